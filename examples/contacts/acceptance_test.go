@@ -59,7 +59,7 @@ type service struct {
 
 func newService(t testing.TB, on store) *service {
 	c := &Contacts{on, outbox.Options{}}
-	return &service{t, c, (&api{c, newJournal()}).handler()}
+	return &service{t, c, (&api{c, newJournal()}).makeHandler()}
 }
 
 // do sends a request with headers, name and value each.

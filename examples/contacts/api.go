@@ -25,17 +25,17 @@ type endpoint func(w http.ResponseWriter, r *http.Request) error
 
 const root = "/api/contacts"
 
-// routes returns the service's routes. The page and its events are added in handler.
-func (a *api) routes() map[string]endpoint {
+// listRoutes returns the service's routes. The page and its events are added in makeHandler.
+func (a *api) listRoutes() map[string]endpoint {
 	return map[string]endpoint{
-		"POST " + root:                              a.create,
-		"GET " + root:                               a.list,
-		"GET " + root + "/{id}":                     a.get,
+		"POST " + root:                              a.createContact,
+		"GET " + root:                               a.listContacts,
+		"GET " + root + "/{id}":                     a.getContact,
 		"POST " + root + "/{id}/update-name":        change[UpdateName](a),
 		"POST " + root + "/{id}/update-description": change[UpdateDescription](a),
 		"POST " + root + "/{id}/update-email":       change[UpdateEmail](a),
 		"POST " + root + "/{id}/update-company":     change[UpdateCompany](a),
-		"DELETE " + root + "/{id}":                  a.delete,
+		"DELETE " + root + "/{id}":                  a.deleteContact,
 	}
 }
 
@@ -46,10 +46,10 @@ var (
 	page []byte
 )
 
-// handler returns a handler with all routes. Requests that a browser sends for other sites cannot change data.
-func (a *api) handler() http.Handler {
+// makeHandler returns a handler with all routes. Requests that a browser sends for other sites cannot change data.
+func (a *api) makeHandler() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, answer := range a.routes() {
+	for pattern, answer := range a.listRoutes() {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, mostBody)
 			if err := answer(w, r); err != nil {
@@ -59,7 +59,7 @@ func (a *api) handler() http.Handler {
 	}
 	mux.HandleFunc("GET /openapi.json", asset("application/json", description))
 	mux.HandleFunc("GET /{$}", asset("text/html; charset=utf-8", page))
-	mux.HandleFunc("GET /events", a.events.serve)
+	mux.HandleFunc("GET /events", a.events.serveEvents)
 	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern == "" {
 			w = unrouted{w, r}
@@ -80,7 +80,7 @@ func asset(contentType string, text []byte) http.HandlerFunc {
 	}
 }
 
-func (a *api) create(w http.ResponseWriter, r *http.Request) error {
+func (a *api) createContact(w http.ResponseWriter, r *http.Request) error {
 	var cmd CreateContact
 	if err := decode(r, &cmd); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) get(w http.ResponseWriter, r *http.Request) error {
+func (a *api) getContact(w http.ResponseWriter, r *http.Request) error {
 	id, known, err := address(r, "If-None-Match")
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ const (
 	mostPage    = 1000
 )
 
-func (a *api) list(w http.ResponseWriter, r *http.Request) error {
+func (a *api) listContacts(w http.ResponseWriter, r *http.Request) error {
 	size := defaultPage
 	if text := r.URL.Query().Get("pageSize"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -147,15 +147,15 @@ func change[C Command](a *api) endpoint {
 		if err := decode(r, &cmd); err != nil {
 			return err
 		}
-		return a.do(w, r, cmd, http.StatusNoContent)
+		return a.doCommand(w, r, cmd, http.StatusNoContent)
 	}
 }
 
-func (a *api) delete(w http.ResponseWriter, r *http.Request) error {
-	return a.do(w, r, DeleteContact{}, http.StatusOK)
+func (a *api) deleteContact(w http.ResponseWriter, r *http.Request) error {
+	return a.doCommand(w, r, DeleteContact{}, http.StatusOK)
 }
 
-func (a *api) do(w http.ResponseWriter, r *http.Request, cmd Command, status int) error {
+func (a *api) doCommand(w http.ResponseWriter, r *http.Request, cmd Command, status int) error {
 	id, match, err := address(r, "If-Match")
 	if err != nil {
 		return err

@@ -402,7 +402,7 @@ func TestAUnitWritesWhatItHasTracked(t *testing.T) {
 			}
 		}
 		fine("after what was refused", nil, "one", 2)
-		if _, err := s.contacts.load(ctx, "two"); !errors.Is(err, feed.ErrNotFound) {
+		if _, err := s.contacts.loadContact(ctx, "two"); !errors.Is(err, feed.ErrNotFound) {
 			s.Errorf("a read of none: %v", err)
 		}
 	})
@@ -430,7 +430,7 @@ func TestTheDescriptionHasTheRoutes(t *testing.T) {
 			}
 		}
 	}
-	for pattern := range (&api{}).routes() {
+	for pattern := range (&api{}).listRoutes() {
 		want = append(want, pattern)
 	}
 	slices.Sort(got)
@@ -466,10 +466,10 @@ func TestTheDescriptionHasTheRoutes(t *testing.T) {
 func TestAPageOfAnEarlierProcessMissesNothing(t *testing.T) {
 	j := newJournal()
 	for i := range 10 {
-		j.add(received{Order: int64(i + 1)})
+		j.addEvent(received{Order: int64(i + 1)})
 	}
 	for id, want := range map[string]int{"": 10, "5": 10, "earlier.5": 10, j.since + ".5": 5, j.since + ".x": 10} {
-		if events, _ := j.after(j.orderOf(id)); len(events) != want {
+		if events, _ := j.eventsAfter(j.orderOf(id)); len(events) != want {
 			t.Errorf("Last-Event-ID %q: %d events, want %d", id, len(events), want)
 		}
 	}

@@ -67,11 +67,13 @@ func openWebhook(address string) (publisher, error) {
 	return webhookpub.New(address, o)
 }
 
-// consume calls a function for each event that the broker receives, until ctx ends. The events of a contact come in
-// order. If the function returns an error, consume returns this error, and the event comes again when you start a
-// consumer of that name again. consume reads only NATS and Service Bus. Events for another broker have their
-// consumers elsewhere.
-func (o options) consume(ctx context.Context, from publisher, name string, handle func(outbox.Message) error) error {
+// consumeEvents calls a function for each event that the broker receives, until ctx ends. The events of a contact come
+// in order. If the function returns an error, consumeEvents returns this error, and the event comes again when you
+// start a consumer of that name again. consumeEvents reads only NATS and Service Bus. Events for another broker have
+// their consumers elsewhere.
+func (o options) consumeEvents(ctx context.Context, from publisher, name string,
+	handle func(outbox.Message) error,
+) error {
 	if nats, ok := from.(*natspub.Publisher); ok {
 		return consumeNATS(ctx, nats, name, handle)
 	}

@@ -88,7 +88,7 @@ func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (
 	if cmd.check(&wrong); len(wrong) > 0 {
 		return "", wrong
 	}
-	d, err := s.load(ctx, id)
+	d, err := s.loadContact(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -108,8 +108,8 @@ func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (
 
 const contactType = "contact"
 
-// load reads a contact. A deleted contact is not found.
-func (s *Contacts) load(ctx context.Context, id string) (*outbox.Doc[*Contact], error) {
+// loadContact reads a contact. A deleted contact is not found.
+func (s *Contacts) loadContact(ctx context.Context, id string) (*outbox.Doc[*Contact], error) {
 	d, err := outbox.Load[*Contact](ctx, s.store, id, contactType, id)
 	if err == nil && (d.Data == nil || d.Data.Deleted) {
 		err = feed.ErrNotFound
@@ -151,13 +151,13 @@ func (s *Contacts) Create(ctx context.Context, cmd CreateContact, key string) (i
 	}
 	err = commit(ctx, u)
 	if key != "" && errors.Is(err, feed.ErrConflict) {
-		return s.repeated(ctx, id, cmd)
+		return s.answerRepeated(ctx, id, cmd)
 	}
 	return id, made.ETag, err
 }
 
-// repeated answers a request for a contact that exists already.
-func (s *Contacts) repeated(ctx context.Context, id string, cmd CreateContact) (_, etag string, err error) {
+// answerRepeated answers a request for a contact that exists already.
+func (s *Contacts) answerRepeated(ctx context.Context, id string, cmd CreateContact) (_, etag string, err error) {
 	first, err := outbox.Load[request](ctx, s.store, id, requestType, requestType)
 	if err != nil {
 		return "", "", err

@@ -19,22 +19,23 @@ type consumer struct {
 	seen   recent
 }
 
-// handle processes a message. Messages come in turn. If handle returns an error, the same message comes again.
-func (c *consumer) handle(m outbox.Message) error {
+// handleMessage processes a message. Messages come in turn. If handleMessage returns an error, the same message comes
+// again.
+func (c *consumer) handleMessage(m outbox.Message) error {
 	if c.seen.has(m.ID) {
 		return nil
 	}
 	e := newReceived(c.order+1, m)
-	if err := c.print(e); err != nil {
+	if err := c.printEvent(e); err != nil {
 		return err
 	}
 	c.order++
 	c.seen.add(m.ID)
-	c.events.add(e)
+	c.events.addEvent(e)
 	return nil
 }
 
-func (c *consumer) print(e received) error {
+func (c *consumer) printEvent(e received) error {
 	if c.asJSON {
 		return json.NewEncoder(c.to).Encode(e)
 	}

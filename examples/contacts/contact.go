@@ -61,20 +61,20 @@ func (c *Contact) SetName(n Name) error {
 		return errBlankName
 	}
 	c.Name = n
-	c.modified(ContactNameUpdated{ContactID: c.ID, Name: n})
+	c.recordChange(ContactNameUpdated{ContactID: c.ID, Name: n})
 	return nil
 }
 
 // SetDescription sets the contact's description.
 func (c *Contact) SetDescription(text string) {
 	c.Description = text
-	c.modified(ContactDescriptionUpdated{ContactID: c.ID, Description: text})
+	c.recordChange(ContactDescriptionUpdated{ContactID: c.ID, Description: text})
 }
 
 // SetEmail sets the contact's email address; nil removes the address.
 func (c *Contact) SetEmail(email *string) {
 	c.Email = email
-	c.modified(ContactEmailUpdated{ContactID: c.ID, Email: email})
+	c.recordChange(ContactEmailUpdated{ContactID: c.ID, Email: email})
 }
 
 // SetCompany sets the contact's company.
@@ -83,7 +83,7 @@ func (c *Contact) SetCompany(company Company) error {
 		return errBlankCompany
 	}
 	c.Company = company
-	c.modified(ContactCompanyUpdated{ContactID: c.ID, Company: company})
+	c.recordChange(ContactCompanyUpdated{ContactID: c.ID, Company: company})
 	return nil
 }
 
@@ -97,8 +97,8 @@ func (c *Contact) Delete() {
 	c.Record(ContactDeleted{ContactID: c.ID})
 }
 
-// modified records an action. A new contact has only its created event.
-func (c *Contact) modified(e outbox.Event) {
+// recordChange records an action. A new contact has only its created event.
+func (c *Contact) recordChange(e outbox.Event) {
 	if !c.IsNew() {
 		c.ModifiedAt = now()
 	}

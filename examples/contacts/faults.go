@@ -40,24 +40,24 @@ func (f *Faults) add(member, detail string) {
 	*f = append(*f, Fault{Detail: detail, Pointer: "#/" + member})
 }
 
-// required adds a fault if a text is blank or too long.
-func (f *Faults) required(member, text string, most int) {
+// checkRequired adds a fault if a text is blank or too long.
+func (f *Faults) checkRequired(member, text string, most int) {
 	if isBlank(text) {
 		f.add(member, "must not be blank")
 		return
 	}
-	f.short(member, text, most)
+	f.checkLength(member, text, most)
 }
 
-// short adds a fault if a text is longer than most characters.
-func (f *Faults) short(member, text string, most int) {
+// checkLength adds a fault if a text is longer than most characters.
+func (f *Faults) checkLength(member, text string, most int) {
 	if utf8.RuneCountInString(text) > most {
 		f.add(member, fmt.Sprintf("must have at most %d characters", most))
 	}
 }
 
-// address adds a fault if email is set and does not look like an email address.
-func (f *Faults) address(member string, email *string) {
+// checkEmail adds a fault if email is set and does not look like an email address.
+func (f *Faults) checkEmail(member string, email *string) {
 	if email == nil {
 		return
 	}
@@ -71,25 +71,27 @@ func (c CreateContact) check(f *Faults) {
 	UpdateName{c.FirstName, c.LastName}.check(f)
 	UpdateEmail{c.Email}.check(f)
 	UpdateDescription{c.Description}.check(f)
-	f.required("companyName", c.CompanyName, mostCompany)
+	f.checkRequired("companyName", c.CompanyName, mostCompany)
 }
 
 func (u UpdateName) check(f *Faults) {
-	f.required("firstName", u.FirstName, mostName)
-	f.required("lastName", u.LastName, mostName)
+	f.checkRequired("firstName", u.FirstName, mostName)
+	f.checkRequired("lastName", u.LastName, mostName)
 }
 
-func (u UpdateDescription) check(f *Faults) { f.short("description", u.Description, mostDescription) }
+func (u UpdateDescription) check(f *Faults) {
+	f.checkLength("description", u.Description, mostDescription)
+}
 
-func (u UpdateEmail) check(f *Faults) { f.address("email", u.Email) }
+func (u UpdateEmail) check(f *Faults) { f.checkEmail("email", u.Email) }
 
 func (u UpdateCompany) check(f *Faults) {
-	f.required("companyName", u.CompanyName, mostCompany)
-	f.short("street", u.Street, mostCompany)
-	f.short("houseNumber", u.HouseNumber, mostHouseNumber)
-	f.short("postalCode", u.PostalCode, mostPostalCode)
-	f.short("city", u.City, mostCompany)
-	f.short("country", u.Country, mostCompany)
+	f.checkRequired("companyName", u.CompanyName, mostCompany)
+	f.checkLength("street", u.Street, mostCompany)
+	f.checkLength("houseNumber", u.HouseNumber, mostHouseNumber)
+	f.checkLength("postalCode", u.PostalCode, mostPostalCode)
+	f.checkLength("city", u.City, mostCompany)
+	f.checkLength("country", u.Country, mostCompany)
 }
 
 func (DeleteContact) check(*Faults) {}

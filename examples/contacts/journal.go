@@ -44,7 +44,7 @@ func newJournal() *journal {
 	return &journal{since: strconv.FormatInt(time.Now().UnixNano(), 36), news: make(chan struct{})}
 }
 
-func (j *journal) add(e received) {
+func (j *journal) addEvent(e received) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.last = append(j.last[max(0, len(j.last)-mostEvents+1):], e)
@@ -64,9 +64,9 @@ func (j *journal) close() {
 	}
 }
 
-// after returns the events after a number, and a channel that is closed when there are more; nil means that there
+// eventsAfter returns the events after a number, and a channel that is closed when there are more; nil means that there
 // will be no more.
-func (j *journal) after(order int64) (events []received, news <-chan struct{}) {
+func (j *journal) eventsAfter(order int64) (events []received, news <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range j.last {
@@ -90,13 +90,14 @@ func (j *journal) orderOf(lastEventID string) int64 {
 	return n
 }
 
-// serve streams the events to a page. A page that has lost its connection continues after the last received event.
-func (j *journal) serve(w http.ResponseWriter, r *http.Request) {
+// serveEvents streams the events to a page. A page that has lost its connection continues after the last received
+// event.
+func (j *journal) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	order := j.orderOf(r.Header.Get("Last-Event-ID"))
 	for {
-		events, news := j.after(order)
+		events, news := j.eventsAfter(order)
 		for _, e := range events {
 			text, _ := json.Marshal(e) // cannot fail: the data came as JSON
 			fmt.Fprintf(w, "id: %s.%d\ndata: %s\n\n", j.since, e.Order, text)

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	o, err := parseOptions([]string{"--listen", "127.0.0.1:0", "-o", "json", "--data", data, "--consumer", "test"})
 	if err == nil {
-		err = o.run(context.Background(), os.Stdout, os.Stderr)
+		err = o.runSystem(context.Background(), os.Stdout, os.Stderr)
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)

@@ -45,7 +45,7 @@ func main() {
 	case err != nil:
 		os.Exit(2)
 	}
-	if err := o.run(ctx, os.Stdout, os.Stderr); err != nil {
+	if err := o.runSystem(ctx, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "contacts:", err)
 		os.Exit(1)
 	}
@@ -90,8 +90,8 @@ func parseOptions(args []string) (o options, err error) {
 	return o, err
 }
 
-// run runs the whole system, until ctx ends or a part of it fails.
-func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+// runSystem runs the whole system, until ctx ends or a part of it fails.
+func (o options) runSystem(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	in, err := openContainers(ctx, o.contacts, o.leases)
 	if err != nil {
 		return err
@@ -120,12 +120,14 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 	events := newJournal()
 	service := api{&Contacts{in.store, outbox.Options{}}, events}
 	reader := consumer{to: stdout, asJSON: o.output == "json", events: events}
-	o.greet(stderr, "http://"+listener.Addr().String())
+	o.printGreeting(stderr, "http://"+listener.Addr().String())
 	return together(
 		ctx,
 		processor.Run,
-		func(ctx context.Context) error { return serve(ctx, listener, service.handler(), events.close) },
-		func(ctx context.Context) error { return o.consume(ctx, to, o.consumerName(listener), reader.handle) },
+		func(ctx context.Context) error { return serve(ctx, listener, service.makeHandler(), events.close) },
+		func(ctx context.Context) error {
+			return o.consumeEvents(ctx, to, o.consumerName(listener), reader.handleMessage)
+		},
 	)
 }
 
@@ -137,8 +139,8 @@ func (o options) consumerName(l net.Listener) string {
 	return cmp.Or(o.consumer, "contacts-"+name+"-"+port)
 }
 
-// greet prints which parts run, and commands to try.
-func (o options) greet(w io.Writer, url string) {
+// printGreeting prints which parts run, and commands to try.
+func (o options) printGreeting(w io.Writer, url string) {
 	fmt.Fprintf(w, `contacts  %s/
 container %s
 broker    %s

@@ -25,7 +25,7 @@ var ErrNotModified = errors.New("not modified")
 
 // Get reads a contact and its ETag. If known contains the ETag, you get [ErrNotModified].
 func (s *Contacts) Get(ctx context.Context, id string, known Tags) (v View, etag string, err error) {
-	d, err := s.load(ctx, id)
+	d, err := s.loadContact(ctx, id)
 	if err != nil {
 		return v, "", err
 	}
@@ -59,7 +59,7 @@ func (s *Contacts) List(ctx context.Context, size int, continuation string) (p P
 		return p, "", err
 	}
 	p.Items = []Listed{}
-	for d, err := range at.contacts(ctx, s.store) {
+	for d, err := range at.yieldContacts(ctx, s.store) {
 		if err != nil {
 			return p, "", err
 		}
@@ -116,12 +116,12 @@ func (c cursor) String() string {
 // readItems is how many changes are read at a time.
 const readItems = 100
 
-// contacts yields the contacts that are not deleted. While a contact is yielded, the cursor is before this contact.
-// When the next contact is requested, the cursor moves behind this contact.
-func (c *cursor) contacts(ctx context.Context, from feed.Source) iter.Seq2[*outbox.Doc[*Contact], error] {
+// yieldContacts yields the contacts that are not deleted. While a contact is yielded, the cursor is before this
+// contact. When the next contact is requested, the cursor moves behind this contact.
+func (c *cursor) yieldContacts(ctx context.Context, from feed.Source) iter.Seq2[*outbox.Doc[*Contact], error] {
 	return func(yield func(*outbox.Doc[*Contact], error) bool) {
 		for len(*c) > 0 {
-			page, err := c.read(ctx, from)
+			page, err := c.readPage(ctx, from)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -146,8 +146,8 @@ func (c *cursor) contacts(ctx context.Context, from feed.Source) iter.Seq2[*outb
 	}
 }
 
-// read reads the next page of the first stretch. If a partition ends within the stretch, the stretch is cut there.
-func (c *cursor) read(ctx context.Context, from feed.Source) (feed.Page, error) {
+// readPage reads the next page of the first stretch. If a partition ends within the stretch, the stretch is cut there.
+func (c *cursor) readPage(ctx context.Context, from feed.Source) (feed.Page, error) {
 	for {
 		at := (*c)[0]
 		position := feed.Position{Start: feed.FromBeginning()}
@@ -162,14 +162,14 @@ func (c *cursor) read(ctx context.Context, from feed.Source) (feed.Page, error) 
 		case !errors.Is(err, feed.ErrGone):
 			return page, err
 		}
-		if err := c.cut(ctx, from); err != nil {
+		if err := c.cutStretch(ctx, from); err != nil {
 			return page, err
 		}
 	}
 }
 
-// cut cuts the first stretch at the end of the partition of its beginning. Both parts have the same progress.
-func (c *cursor) cut(ctx context.Context, from feed.Source) error {
+// cutStretch cuts the first stretch at the end of the partition of its beginning. Both parts have the same progress.
+func (c *cursor) cutStretch(ctx context.Context, from feed.Source) error {
 	partitions, err := from.Partitions(ctx)
 	if err != nil {
 		return err

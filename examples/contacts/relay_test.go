@@ -156,7 +156,7 @@ func consumed(t testing.TB, messages []outbox.Message) (printed []received) {
 	var lines bytes.Buffer
 	c := consumer{to: &lines, asJSON: true, events: newJournal()}
 	for _, m := range messages {
-		if err := c.handle(m); err != nil {
+		if err := c.handleMessage(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -366,12 +366,12 @@ func TestAConsumerPrintsEachEventOnce(t *testing.T) {
 	}
 	// An event that could not be printed is not taken for seen.
 	closed := consumer{to: brokenPipe{}, events: newJournal()}
-	if err := closed.handle(m("1")); !errors.Is(err, errLost) || closed.seen.has("1") {
+	if err := closed.handleMessage(m("1")); !errors.Is(err, errLost) || closed.seen.has("1") {
 		t.Errorf("got %v, seen: %v", err, closed.seen.has("1"))
 	}
 	var text bytes.Buffer
 	open := consumer{to: &text, events: newJournal()}
-	if err := open.handle(outbox.Message{
+	if err := open.handleMessage(outbox.Message{
 		ID: "id-1", Key: "key-1", Action: "ContactCreatedEvent", Seq: 3,
 		Data: []byte("{}"), Time: time.Now(),
 	}); err != nil {
@@ -385,12 +385,12 @@ func TestAConsumerPrintsEachEventOnce(t *testing.T) {
 
 func TestAPageGetsTheEventsThatItHasNotHad(t *testing.T) {
 	j := newJournal()
-	if events, news := j.after(0); len(events) > 0 || news == nil {
+	if events, news := j.eventsAfter(0); len(events) > 0 || news == nil {
 		t.Errorf("an empty journal has %v", events)
 	}
 	for n := range int64(mostEvents + 5) {
-		_, news := j.after(0)
-		j.add(received{Order: n + 1})
+		_, news := j.eventsAfter(0)
+		j.addEvent(received{Order: n + 1})
 		select {
 		case <-news:
 		default:
@@ -405,15 +405,15 @@ func TestAPageGetsTheEventsThatItHasNotHad(t *testing.T) {
 		{mostEvents, 5},
 		{mostEvents + 5, 0},
 	} {
-		events, _ := j.after(test.after)
+		events, _ := j.eventsAfter(test.after)
 		if len(events) != test.want || len(events) > 0 && events[len(events)-1].Order != mostEvents+5 {
 			t.Errorf("after %d there are %d events, want %d", test.after, len(events), test.want)
 		}
 	}
 	j.close()
 	j.close()
-	j.add(received{Order: mostEvents + 6})
-	if events, news := j.after(mostEvents + 5); len(events) != 1 || news != nil {
+	j.addEvent(received{Order: mostEvents + 6})
+	if events, news := j.eventsAfter(mostEvents + 5); len(events) != 1 || news != nil {
 		t.Errorf("a closed journal has %v, %v", events, news)
 	}
 }

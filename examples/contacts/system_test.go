@@ -37,7 +37,7 @@ func startProgram(t testing.TB, args ...string) *program {
 	var running sync.WaitGroup
 	var failed error
 	running.Go(func() {
-		failed = o.run(ctx, stdout, stderr)
+		failed = o.runSystem(ctx, stdout, stderr)
 		_ = stderr.CloseWithError(failed)
 		_ = stdout.CloseWithError(failed)
 	})
@@ -244,7 +244,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	} {
 		o, err := parseOptions(append([]string{"--data", t.TempDir()}, test.args...))
 		if err == nil {
-			err = o.run(t.Context(), io.Discard, io.Discard)
+			err = o.runSystem(t.Context(), io.Discard, io.Discard)
 		}
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: got %v, want %s", test.args, err, test.want)

@@ -110,14 +110,14 @@ func (p *Publisher) Close() error {
 // After.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
 	for i := range msgs {
-		if err := p.send(ctx, &msgs[i]); err != nil {
+		if err := p.sendMessage(ctx, &msgs[i]); err != nil {
 			return i, fmt.Errorf("webhook: %w", err)
 		}
 	}
 	return len(msgs), nil
 }
 
-func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
+func (p *Publisher) sendMessage(ctx context.Context, m *outbox.Message) error {
 	timed, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("no answer within %v", p.opts.Timeout))
 	defer cancel()
 	header, body, err := p.encodeRequest(m)

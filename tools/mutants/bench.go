@@ -42,20 +42,20 @@ func newBench(ctx context.Context, root, dir, pkg string, files map[string]strin
 		b.fault = errors.Join(b.fault, os.WriteFile(replace[file], []byte(text), 0o600))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	b.fault = errors.Join(b.fault, err, os.WriteFile(b.overlay(), overlay, 0o600))
+	b.fault = errors.Join(b.fault, err, os.WriteFile(b.overlayFile(), overlay, 0o600))
 	// The package is first built without tests, and the result is discarded. So a mutant that does not compile is
 	// noticed before any test binary is linked.
 	if b.fault == nil {
-		b.fault = b.build("build", "-o", os.DevNull, "./"+pkg)
+		b.fault = b.runGo("build", "-o", os.DevNull, "./"+pkg)
 	}
 	return b
 }
 
-func (b *bench) overlay() string { return filepath.Join(b.dir, "overlay.json") }
+func (b *bench) overlayFile() string { return filepath.Join(b.dir, "overlay.json") }
 
-// build runs the go tool with the overlay.
-func (b *bench) build(command string, args ...string) error {
-	cmd := exec.CommandContext(b.ctx, "go", append([]string{command, "-overlay=" + b.overlay()}, args...)...)
+// runGo runs the go tool with the overlay.
+func (b *bench) runGo(command string, args ...string) error {
+	cmd := exec.CommandContext(b.ctx, "go", append([]string{command, "-overlay=" + b.overlayFile()}, args...)...)
 	cmd.Dir = b.root
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("does not build: %w\n%s", err, output)
@@ -63,19 +63,19 @@ func (b *bench) build(command string, args ...string) error {
 	return nil
 }
 
-// binary returns the test binary of a package. The first call builds the binary.
-func (b *bench) binary(pkg string) (string, error) {
+// testBinary returns the test binary of a package. The first call builds the binary.
+func (b *bench) testBinary(pkg string) (string, error) {
 	// Trials on a bench run at the same time and need the same binaries. The second trial waits here for the first.
 	once, _ := b.building.LoadOrStore(pkg, sync.OnceValues(func() (string, error) {
 		file := filepath.Join(b.dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")+".test")
-		return file, b.build("test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "./"+pkg)
+		return file, b.runGo("test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "./"+pkg)
 	}))
 	return once.(func() (string, error))()
 }
 
-// trials puts mutants of several packages on benches: together if possible, because a build takes longer than most
-// tests, otherwise each on its own bench.
-func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*trial {
+// prepareTrials puts mutants of several packages on benches: together if possible, because a build takes longer than
+// most tests, otherwise each on its own bench.
+func (o options) prepareTrials(ctx context.Context, chosen []mutant, dir string) []*trial {
 	// Numbers begin with 1, because 0 selects the original.
 	all := make([]*trial, len(chosen))
 	packages := map[string]map[int]*trial{}
@@ -102,7 +102,7 @@ func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*tri
 // not hide the others.
 func bring(trials map[int]*trial, share func() *bench) {
 	for b := share(); b != nil && b.fault != nil; b = share() {
-		bad := b.culprits()
+		bad := b.faultyVariants()
 		if len(bad) == 0 {
 			bad = slices.Collect(maps.Keys(trials)) // the cause is unknown
 		}
@@ -118,8 +118,8 @@ var (
 	variantLine = regexp.MustCompile(`^func .*Planted([1-9]\d*)\(`)
 )
 
-// culprits returns the numbers of the variants in which the compiler has found faults.
-func (b *bench) culprits() (numbers []int) {
+// faultyVariants returns the numbers of the variants in which the compiler has found faults.
+func (b *bench) faultyVariants() (numbers []int) {
 	for _, m := range faultLine.FindAllStringSubmatch(b.fault.Error(), -1) {
 		// Only the base name counts, because this name is the same in the tree and on the bench.
 		text, err := os.ReadFile(filepath.Join(b.dir, m[1]))
@@ -157,12 +157,12 @@ func share(ctx context.Context, root, dir, pkg string, trials map[int]*trial) *b
 	return b
 }
 
-// alone puts a trial on its own bench.
-func (t *trial) alone() *bench {
+// ownBench puts a trial on its own bench.
+func (t *trial) ownBench() *bench {
 	t.number = 0
-	p, err := t.plant(t.root)
+	p, err := t.plantDefect(t.root)
 	if err != nil {
 		return &bench{dir: t.dir, fault: err}
 	}
-	return newBench(t.ctx, t.root, t.dir, t.pkg, map[string]string{p.file: p.text()})
+	return newBench(t.ctx, t.root, t.dir, t.pkg, map[string]string{p.file: p.fileText()})
 }

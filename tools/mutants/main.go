@@ -58,7 +58,7 @@ func main() {
 		"the `time` that a run of tests may take, instead of 3m for named tests and 15m for suites")
 	flag.Parse()
 	o.names = flag.Args()
-	clean, err := o.run(ctx, os.Stdout)
+	clean, err := o.tryChosen(ctx, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -68,8 +68,8 @@ func main() {
 	}
 }
 
-// run tries the chosen mutants, and reports whether all are killed or excused.
-func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
+// tryChosen tries the chosen mutants, and reports whether all are killed or excused.
+func (o options) tryChosen(ctx context.Context, w io.Writer) (clean bool, err error) {
 	if o.root == "" {
 		if o.root, err = top(); err != nil {
 			return false, err
@@ -79,7 +79,7 @@ func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	chosen, err := o.choose(all)
+	chosen, err := o.chooseMutants(all)
 	if err != nil {
 		return false, err
 	}
@@ -91,16 +91,16 @@ func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 	// Results are printed as they come, because a run of all mutants takes hours. All trials are prepared before the
 	// first runs, because only then the shared builds are known.
 	p := printer{w: w, json: o.output == "json", of: len(chosen), count: map[string]int{}}
-	o.tryAll(ctx, o.trials(ctx, chosen, dir), p.print)
+	o.tryAll(ctx, o.prepareTrials(ctx, chosen, dir), p.printResult)
 	if !p.json {
-		fmt.Fprintln(w, p.sum())
+		fmt.Fprintln(w, p.formatSummary())
 	}
 	return p.count[survived]+p.count[broken] == 0 && ctx.Err() == nil, ctx.Err()
 }
 
-// choose returns the named mutants, or a part of all mutants. Parts interleave, because neighbours in a table take
-// similar times, so every part takes about the same time.
-func (o options) choose(all []mutant) (chosen []mutant, err error) {
+// chooseMutants returns the named mutants, or a part of all mutants. Parts interleave, because neighbours in a table
+// take similar times, so every part takes about the same time.
+func (o options) chooseMutants(all []mutant) (chosen []mutant, err error) {
 	for _, name := range o.names {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return m.name == name }) {
 			return nil, fmt.Errorf("no mutant %s", name)
@@ -131,7 +131,7 @@ func (o options) tryAll(ctx context.Context, trials []*trial, report func(result
 	for range o.jobs {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(trials) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				r := trials[i].try(ctx)
+				r := trials[i].tryMutant(ctx)
 				// An interrupted trial has no result: such a trial has neither found the mutant nor let it pass.
 				if ctx.Err() == nil {
 					one.Lock()
@@ -153,8 +153,8 @@ type printer struct {
 	count map[string]int
 }
 
-// print writes and counts a result.
-func (p *printer) print(r result) {
+// printResult writes and counts a result.
+func (p *printer) printResult(r result) {
 	p.done++
 	p.count[r.Outcome]++
 	if p.json {
@@ -178,8 +178,8 @@ func (p *printer) print(r result) {
 	}
 }
 
-// sum returns the last line.
-func (p *printer) sum() string {
+// formatSummary returns the last line.
+func (p *printer) formatSummary() string {
 	line := fmt.Sprintf("%d killed, %d survived", p.count[killed], p.count[survived]+p.count[excused])
 	if n := p.count[excused]; n > 0 {
 		line += fmt.Sprintf(" (%d with a reason)", n)

@@ -27,26 +27,26 @@ type place struct {
 	fn         *ast.FuncDecl // original, without edits; nil for a const, var or type
 }
 
-// plant finds the place of a mutant and applies its edits.
-func (m mutant) plant(root string) (*place, error) {
+// plantDefect finds the place of a mutant and applies its edits.
+func (m mutant) plantDefect(root string) (*place, error) {
 	p, err := find(filepath.Join(root, m.pkg), m.decl)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m, err)
 	}
 	for _, e := range m.edits {
-		if err := p.replace(e); err != nil {
+		if err := p.applyEdit(e); err != nil {
 			return nil, fmt.Errorf("%s: in %s of %s: %w", m, m.decl, p.file, err)
 		}
 	}
 	return p, nil
 }
 
-// text returns the whole file.
-func (p *place) text() string { return strings.Join(p.lines, "\n") }
+// fileText returns the whole file.
+func (p *place) fileText() string { return strings.Join(p.lines, "\n") }
 
-// replace applies an edit. replace compares tokens and not lines, so an entry still fits when a long line is broken.
-// replace refuses code that occurs twice, because the tried defect would be unclear.
-func (p *place) replace(e edit) error {
+// applyEdit applies an edit. It compares tokens and not lines, so an entry still fits when a long line is broken.
+// It refuses code that occurs twice, because the tried defect would be unclear.
+func (p *place) applyEdit(e edit) error {
 	want := withoutLastCommas(tokens(strings.Join(e.old, "\n")))
 	at, end := -1, -1
 	for i := p.from; i < p.upto; i++ {

@@ -82,22 +82,22 @@ func parse(table, text string) (mutants []mutant, err error) {
 		case m == nil:
 			bad = errors.New("outside of an entry")
 		default:
-			bad = m.add(line)
+			bad = m.addLine(line)
 		}
 		if bad != nil {
 			err = errors.Join(err, fmt.Errorf("%s.txt:%d: %w", table, i+1, bad))
 		}
 	}
 	for _, m := range mutants {
-		if bad := m.complete(); bad != nil {
+		if bad := m.checkComplete(); bad != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", m, bad))
 		}
 	}
 	return mutants, err
 }
 
-// add reads a line of an entry.
-func (m *mutant) add(line string) error {
+// addLine reads a line of an entry.
+func (m *mutant) addLine(line string) error {
 	switch n := len(m.edits); {
 	// Only the last edit of an entry can be without new lines, because the next - would still belong to it.
 	case line[0] == '-' && (n == 0 || m.edits[n-1].new != nil):
@@ -147,8 +147,8 @@ func (m *mutant) addTests(list string) error {
 	return nil
 }
 
-// complete refuses an entry if a part is missing.
-func (m *mutant) complete() error {
+// checkComplete refuses an entry if a part is missing.
+func (m *mutant) checkComplete() error {
 	switch {
 	case !mutantName.MatchString(m.name):
 		return errors.New("the name is not words with dashes")

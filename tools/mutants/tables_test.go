@@ -21,12 +21,13 @@ func TestTheTablesFitTheCode(t *testing.T) {
 	}
 	tests := map[string]map[string]bool{}
 	for _, m := range all {
-		p, err := m.plant(repository)
+		p, err := m.plantDefect(repository)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		if _, err := parser.ParseFile(token.NewFileSet(), p.file, p.text(), parser.SkipObjectResolution); err != nil {
+		if _, err := parser.ParseFile(token.NewFileSet(), p.file, p.fileText(),
+			parser.SkipObjectResolution); err != nil {
 			t.Errorf("%s: %v", m, err)
 		}
 		for _, b := range m.by {
@@ -161,9 +162,9 @@ func TestADeclarationIsFoundAndEdited(t *testing.T) {
 	} {
 		m := mutant{pkg: ".", decl: c.decl, edits: []edit{{strings.Split(c.old, "\n"), []string{"NEW"}}}}
 		text := ""
-		p, err := m.plant(dir)
+		p, err := m.plantDefect(dir)
 		if err == nil {
-			text = p.text()
+			text = p.fileText()
 		}
 		if text != c.text || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: %s: %v, %s", c.decl, c.old, err, text)
@@ -173,7 +174,7 @@ func TestADeclarationIsFoundAndEdited(t *testing.T) {
 		{[]string{"	t.n++"}, []string{"		t.n++"}},
 		{[]string{"		t.n++"}, nil},
 	}}
-	if _, err := twice.plant(dir); err == nil || !strings.Contains(err.Error(), "twice, on lines 15 and 17") {
+	if _, err := twice.plantDefect(dir); err == nil || !strings.Contains(err.Error(), "twice, on lines 15 and 17") {
 		t.Errorf("a text that stands twice: %v", err)
 	}
 }

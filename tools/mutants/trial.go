@@ -77,23 +77,23 @@ type step struct {
 	limit       time.Duration
 }
 
-// try runs tests over the mutant until a test fails.
-func (t *trial) try(ctx context.Context) result {
+// tryMutant runs tests over the mutant until a test fails.
+func (t *trial) tryMutant(ctx context.Context) result {
 	began := time.Now()
 	defer func() { _ = os.RemoveAll(t.dir) }()
 	r := result{Table: t.table, Name: t.name, Package: t.pkg, In: t.decl, Breaks: t.breaks, Outcome: survived}
-	if err := t.run(ctx, &r); err != nil {
+	if err := t.runTests(ctx, &r); err != nil {
 		r.Outcome, r.Reason = broken, err.Error()
 	}
 	r.Seconds = time.Since(began).Seconds()
 	return r
 }
 
-// run builds the mutant and runs the tests. run builds a mutant with a reason to survive too, because its entry must
-// fit the code. The first failure ends the trial, because a single failure is enough.
-func (t *trial) run(ctx context.Context, r *result) error {
+// runTests builds the mutant and runs the tests. It builds a mutant with a reason to survive too, because its entry
+// must fit the code. The first failure ends the trial, because a single failure is enough.
+func (t *trial) runTests(ctx context.Context, r *result) error {
 	if t.bench == nil {
-		t.bench = t.alone()
+		t.bench = t.ownBench()
 	}
 	if t.bench.fault != nil {
 		return t.bench.fault
@@ -102,8 +102,8 @@ func (t *trial) run(ctx context.Context, r *result) error {
 		r.Outcome, r.Reason = excused, t.survives
 		return nil
 	}
-	for _, s := range t.steps() {
-		failure, err := t.test(ctx, s)
+	for _, s := range t.listSteps() {
+		failure, err := t.runStep(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -115,9 +115,9 @@ func (t *trial) run(ctx context.Context, r *result) error {
 	return nil
 }
 
-// steps returns the tests that the entry names first, because they usually find the mutant within seconds, then the
+// listSteps returns the tests that the entry names first, because they usually find the mutant within seconds, then the
 // rest of the suites, the shorter suite first.
-func (t *trial) steps() (all []step) {
+func (t *trial) listSteps() (all []step) {
 	named := map[string][]string{}
 	for _, b := range t.by {
 		if named[b.pkg] == nil {
@@ -139,9 +139,9 @@ func (t *trial) steps() (all []step) {
 	return all
 }
 
-// test runs a step and returns the output of a failure.
-func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
-	binary, err := t.bench.binary(s.pkg)
+// runStep runs a step and returns the output of a failure.
+func (t *trial) runStep(ctx context.Context, s step) (failure string, err error) {
+	binary, err := t.bench.testBinary(s.pkg)
 	if err != nil {
 		return "", err
 	}

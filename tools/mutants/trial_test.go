@@ -181,7 +181,7 @@ func TestEachOutcomeIsToldAsItIs(t *testing.T) {
 	}
 	before := listing(t, root)
 	var out bytes.Buffer
-	clean, err := options{root: root, output: "json", jobs: 2, limit: time.Second}.run(t.Context(), &out)
+	clean, err := options{root: root, output: "json", jobs: 2, limit: time.Second}.tryChosen(t.Context(), &out)
 	if clean || err != nil {
 		t.Errorf("clean %v, %v", clean, err)
 	}
@@ -241,7 +241,7 @@ func TestAPartIsEveryNth(t *testing.T) {
 		"": "a b c d e", "0/2": "a c e", "1/2": "b d", "4/10": "e", "7/10": "",
 		"2/2": "no part", "x": "no part",
 	} {
-		chosen, err := options{part: part}.choose(all)
+		chosen, err := options{part: part}.chooseMutants(all)
 		var names []string
 		for _, m := range chosen {
 			names = append(names, m.name)
@@ -250,10 +250,10 @@ func TestAPartIsEveryNth(t *testing.T) {
 			t.Errorf("%q: %q, %v", part, got, err)
 		}
 	}
-	if _, err := (options{names: []string{"b", "x"}}).choose(all); err == nil {
+	if _, err := (options{names: []string{"b", "x"}}).chooseMutants(all); err == nil {
 		t.Error("an unknown name was taken")
 	}
-	chosen, err := options{names: []string{"b", "d"}, part: "1/2"}.choose(all)
+	chosen, err := options{names: []string{"b", "d"}, part: "1/2"}.chooseMutants(all)
 	if err != nil || len(chosen) != 1 || chosen[0].name != "d" {
 		t.Errorf("%v, %v", chosen, err)
 	}
@@ -261,7 +261,7 @@ func TestAPartIsEveryNth(t *testing.T) {
 
 func TestTheSumNamesTheFaults(t *testing.T) {
 	p := printer{count: map[string]int{killed: 7, survived: 1, excused: 2, broken: 3}}
-	if got, want := p.sum(), "7 killed, 3 survived (2 with a reason), 3 broken"; got != want {
+	if got, want := p.formatSummary(), "7 killed, 3 survived (2 with a reason), 3 broken"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

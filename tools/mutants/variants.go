@@ -44,7 +44,7 @@ func together(root, pkg string, trials map[int]*trial) (files map[string]string,
 		if err != nil {
 			continue
 		}
-		planted, err := t.plant(root)
+		planted, err := t.plantDefect(root)
 		// A mutant of the signature could not be called with the original's arguments.
 		if err == nil && original.isRepeatable() && original.lines[original.from] == planted.lines[planted.from] {
 			decls[t.decl] = append(decls[t.decl], variant{number, planted, original})
@@ -79,7 +79,7 @@ func withVariants(dir string, decls map[string][]variant) (map[string]string, er
 		slices.SortFunc(all, func(a, b []variant) int { return cmp.Compare(b[0].original.from, a[0].original.from) })
 		for _, vs := range all {
 			o := vs[0].original
-			lines = slices.Replace(lines, o.from, o.upto, o.repeated(vs))
+			lines = slices.Replace(lines, o.from, o.upto, o.dispatchTo(vs))
 		}
 		files[file] = strings.Join(lines, "\n")
 	}
@@ -110,18 +110,18 @@ func (p *place) isRepeatable() bool {
 	return true
 }
 
-// repeated returns a function that calls the chosen variant, followed by all variants.
-func (p *place) repeated(vs []variant) string {
+// dispatchTo returns a function that calls the chosen variant, followed by all variants.
+func (p *place) dispatchTo(vs []variant) string {
 	var b strings.Builder
 	receiver, of := "", ""
 	if p.fn.Recv != nil {
-		names, declared := p.named(p.fn.Recv, "itself")
+		names, declared := p.nameParameters(p.fn.Recv, "itself")
 		receiver, of = "("+declared+") ", names+"."
 	}
-	given, params := p.named(p.fn.Type.Params, "given")
+	given, params := p.nameParameters(p.fn.Type.Params, "given")
 	results, returns := "", ""
 	if r := p.fn.Type.Results; r != nil {
-		results, returns = " "+p.source(r), "return "
+		results, returns = " "+p.sourceOf(r), "return "
 	}
 	name := p.fn.Name.Name
 	fmt.Fprintf(&b, "func %s%s(%s)%s {\n\tswitch plantedMutant {\n", receiver, name, params, results)
@@ -131,18 +131,18 @@ func (p *place) repeated(vs []variant) string {
 	// The switch has a default, and a return in each case, so for the compiler the switch ends the function, and no
 	// further result is needed.
 	fmt.Fprintf(&b, "\tdefault:\n\t\t%s%s%s(%s)\n\t}\n}\n", returns, of, renamed(name, 0), given)
-	b.WriteString(p.as(renamed(name, 0)))
+	b.WriteString(p.declareAs(renamed(name, 0)))
 	for _, v := range vs {
 		v.planted.fn = p.fn
-		b.WriteString(v.planted.as(renamed(name, v.number)))
+		b.WriteString(v.planted.declareAs(renamed(name, v.number)))
 	}
 	return b.String()
 }
 
 func renamed(name string, number int) string { return fmt.Sprintf("%sPlanted%d", name, number) }
 
-// as returns the declaration under another name.
-func (p *place) as(name string) string {
+// declareAs returns the declaration under another name.
+func (p *place) declareAs(name string) string {
 	text := strings.Join(p.lines[p.from:p.upto], "\n")
 	// The name is on the first line, which no variant changes, so the place of the original's name is also that of
 	// the mutant's.
@@ -150,8 +150,8 @@ func (p *place) as(name string) string {
 	return "\n" + text[:at] + name + text[at+len(p.fn.Name.Name):] + "\n"
 }
 
-// named returns parameters as arguments of a call, and as declarations in which all have names.
-func (p *place) named(list *ast.FieldList, prefix string) (given, declared string) {
+// nameParameters returns parameters as arguments of a call, and as declarations in which all have names.
+func (p *place) nameParameters(list *ast.FieldList, prefix string) (given, declared string) {
 	var calls, params []string
 	for _, field := range list.List {
 		names := field.Names
@@ -169,13 +169,13 @@ func (p *place) named(list *ast.FieldList, prefix string) (given, declared strin
 				name = fmt.Sprint(prefix, len(params))
 			}
 			calls = append(calls, name+dots)
-			params = append(params, name+" "+p.source(field.Type))
+			params = append(params, name+" "+p.sourceOf(field.Type))
 		}
 	}
 	return strings.Join(calls, ", "), strings.Join(params, ", ")
 }
 
-// source returns the text of a node. If a file is alone in its set, positions are offsets counted from 1.
-func (p *place) source(n ast.Node) string {
+// sourceOf returns the text of a node. If a file is alone in its set, positions are offsets counted from 1.
+func (p *place) sourceOf(n ast.Node) string {
 	return strings.Join(p.lines, "\n")[n.Pos()-token.Pos(1) : n.End()-token.Pos(1)]
 }

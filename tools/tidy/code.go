@@ -16,7 +16,7 @@ import (
 
 // checkTesting finds code that links package testing, because a released binary does not need that package.
 func checkTesting(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		for _, target := range f.imports {
 			if (target == "testing" || strings.HasPrefix(target, "testing/")) && !slices.Contains(forTests, f.dir) {
 				found = append(found, finding{f.path, "imports " + target})
@@ -28,11 +28,11 @@ func checkTesting(r *repo) (found []finding) {
 
 // checkDocName finds comments of exported names, and of functions, that do not begin with the name.
 func checkDocName(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		for _, d := range f.ast.Decls {
 			for name, text := range commented(d) {
 				if !isAbout(text, name) {
-					found = append(found, r.find(f.path+":"+name, d, "its comment begins %.30q", text))
+					found = append(found, r.newFinding(f.path+":"+name, d, "its comment begins %.30q", text))
 				}
 			}
 		}
@@ -84,10 +84,10 @@ func isAbout(text, name string) bool {
 func checkPackageDoc(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		var docs []string
-		files := r.in(dir)
+		files := r.filesIn(dir)
 		// If there is code, the comment must be in the code, because go doc ignores test files. In a directory with
 		// only tests, the comment is in a test file.
-		if code := slices.DeleteFunc(r.in(dir), isTest); len(code) > 0 {
+		if code := slices.DeleteFunc(r.filesIn(dir), isTest); len(code) > 0 {
 			files = code
 		}
 		for _, f := range files {
@@ -109,13 +109,13 @@ func checkPackageDoc(r *repo) (found []finding) {
 
 // checkExportedDoc finds exported names without a comment.
 func checkExportedDoc(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		if f.packageName() == "main" {
 			continue
 		}
 		for _, d := range f.ast.Decls {
 			for _, name := range undocumented(d) {
-				found = append(found, r.find(f.path+":"+name, d, "exported %s has no comment", name))
+				found = append(found, r.newFinding(f.path+":"+name, d, "exported %s has no comment", name))
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func checkExportedDoc(r *repo) (found []finding) {
 func checkOwnDoc(r *repo) (found []finding) {
 	beside := map[string]bool{} // directory, receiver, name
 	each := func(do func(f *file, fn *ast.FuncDecl)) {
-		for _, f := range r.code() {
+		for _, f := range r.codeFiles() {
 			for _, d := range f.ast.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok {
 					do(f, fn)
@@ -144,7 +144,7 @@ func checkOwnDoc(r *repo) (found []finding) {
 	each(func(f *file, fn *ast.FuncDecl) {
 		first, _, _ := strings.Cut(fn.Doc.Text(), " ")
 		if first != fn.Name.Name && beside[place(f, fn, first)] {
-			found = append(found, r.find(f.path+":"+declName(fn), fn, "its comment is about %s", first))
+			found = append(found, r.newFinding(f.path+":"+declName(fn), fn, "its comment is about %s", first))
 		}
 	})
 	return found
@@ -185,7 +185,7 @@ func specDoc(spec ast.Spec) string {
 // checkExamples requires an example with output for every package that users import.
 func checkExamples(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
-		files := r.in(dir)
+		files := r.filesIn(dir)
 		if files[0].packageName() == "main" || strings.Contains("/"+dir+"/", "/internal/") ||
 			strings.HasPrefix(dir, "tools/") {
 			continue
@@ -208,7 +208,7 @@ func checkExamples(r *repo) (found []finding) {
 // checkPackageName refuses names such as util, which would fit any code.
 func checkPackageName(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
-		if name := r.in(dir)[0].packageName(); vagueName.MatchString(name) {
+		if name := r.filesIn(dir)[0].packageName(); vagueName.MatchString(name) {
 			found = append(found, finding{dir, fmt.Sprintf("package name %s says nothing", name)})
 		}
 	}
@@ -217,13 +217,13 @@ func checkPackageName(r *repo) (found []finding) {
 
 // checkCalls finds calls that only the caller or main should make: sleeping, exiting, printing.
 func checkCalls(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		if f.packageName() == "main" {
 			continue
 		}
 		for where, n := range nodes(f) {
 			if name := called(f, n); forbiddenCall.MatchString(name) || name == "func init" {
-				found = append(found, r.find(where, n, "%s", name))
+				found = append(found, r.newFinding(where, n, "%s", name))
 			}
 		}
 	}
@@ -254,10 +254,10 @@ func called(f *file, n ast.Node) string {
 
 // checkGoroutines finds go statements, because no code waits for their goroutines.
 func checkGoroutines(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		for where, n := range nodes(f) {
 			if _, ok := n.(*ast.GoStmt); ok {
-				found = append(found, r.find(where, n, "go statement"))
+				found = append(found, r.newFinding(where, n, "go statement"))
 			}
 		}
 	}

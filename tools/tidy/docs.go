@@ -70,16 +70,16 @@ func missing(r *repo, known names, doc string) (bad []string) {
 	}
 	// Code in backticks is removed first, because an index and a call, as in f[i](x), would look like a link.
 	for _, m := range link.FindAllStringSubmatch(quoted.ReplaceAllString(prose, ""), -1) {
-		if !strings.Contains(m[1], ":") && !r.linked(doc, m[1]) {
+		if !strings.Contains(m[1], ":") && !r.resolvesLink(doc, m[1]) {
 			bad = append(bad, m[1])
 		}
 	}
 	return bad
 }
 
-// linked reports whether a relative link leads to an existing file or directory and, with a fragment, to an existing
-// heading.
-func (r *repo) linked(doc, target string) bool {
+// resolvesLink reports whether a relative link leads to an existing file or directory and, with a fragment, to an
+// existing heading.
+func (r *repo) resolvesLink(doc, target string) bool {
 	file, fragment, _ := strings.Cut(target, "#")
 	to := doc
 	if file != "" {

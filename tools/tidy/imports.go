@@ -15,7 +15,7 @@ import (
 
 // checkImports compares the imports of each package with the table of edges.
 func checkImports(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		from, ok := family(f.dir)
 		if !ok {
 			found = append(found, finding{f.path, "package " + f.dir + " has no line in edges"})
@@ -33,7 +33,7 @@ func checkImports(r *repo) (found []finding) {
 // mayImport reports whether a package may import a path.
 func (r *repo) mayImport(by, target string) bool {
 	from, _ := family(by)
-	dir, ours := r.local(target)
+	dir, ours := r.localDir(target)
 	if !ours {
 		// A module path begins with a host, which contains a dot; the paths of the standard library do not.
 		standard := !strings.Contains(strings.Split(target, "/")[0], ".")
@@ -45,8 +45,8 @@ func (r *repo) mayImport(by, target string) bool {
 	return ok && (own || slices.Contains(edges[from], to) || slices.Contains(edges[from], anyPackage))
 }
 
-// local returns the directory of an import path of this module.
-func (r *repo) local(target string) (dir string, ok bool) {
+// localDir returns the directory of an import path of this module.
+func (r *repo) localDir(target string) (dir string, ok bool) {
 	if target == r.module {
 		return ".", true
 	}
@@ -74,7 +74,7 @@ func family(dir string) (string, bool) {
 
 // checkEngine refuses the packages of the engine's library outside the engine.
 func checkEngine(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		theirs := strings.HasPrefix(f.dir+"/", engineDir+"/")
 		for _, target := range f.imports {
 			if strings.HasPrefix(target+"/", engineModule+"/") && !theirs {
@@ -104,7 +104,7 @@ func checkCobra(r *repo) (found []finding) {
 
 // checkReleased finds imports of testing in the released binary: in the command and all its imports.
 func checkReleased(r *repo) (found []finding) {
-	for f, target := range r.closure(released) {
+	for f, target := range r.linkedImports(released) {
 		if target == "testing" || strings.HasPrefix(target, "testing/") {
 			found = append(found, finding{f.path, "the released binary would link " + target})
 		}
@@ -112,13 +112,13 @@ func checkReleased(r *repo) (found []finding) {
 	return found
 }
 
-// closure yields the imports of a package, and the imports of all packages of ours that the package links.
-func (r *repo) closure(dir string) iter.Seq2[*file, string] {
+// linkedImports yields the imports of a package, and the imports of all packages of ours that the package links.
+func (r *repo) linkedImports(dir string) iter.Seq2[*file, string] {
 	return func(yield func(*file, string) bool) {
 		// The list grows during the loop: each linked package adds its imports, until there are no new imports.
 		dirs := []string{dir}
 		for i := 0; i < len(dirs); i++ {
-			for _, f := range r.in(dirs[i]) {
+			for _, f := range r.filesIn(dirs[i]) {
 				if f.test {
 					continue
 				}
@@ -126,7 +126,7 @@ func (r *repo) closure(dir string) iter.Seq2[*file, string] {
 					if !yield(f, target) {
 						return
 					}
-					if dir, ours := r.local(target); ours && !slices.Contains(dirs, dir) {
+					if dir, ours := r.localDir(target); ours && !slices.Contains(dirs, dir) {
 						dirs = append(dirs, dir)
 					}
 				}
@@ -137,8 +137,8 @@ func (r *repo) closure(dir string) iter.Seq2[*file, string] {
 
 var requireLine = regexp.MustCompile(`(?m)^(?:require |\t)([^\s(]+) (v\S+).*$`)
 
-// requirements returns the modules in a go.mod, with their versions.
-func (r *repo) requirements(p string) map[string]string {
+// requiredModules returns the modules in a go.mod, with their versions.
+func (r *repo) requiredModules(p string) map[string]string {
 	all := map[string]string{}
 	for _, m := range requireLine.FindAllStringSubmatch(r.text[p], -1) {
 		all[m[1]] = m[2]
@@ -162,15 +162,15 @@ func checkDependencies(r *repo) (found []finding) {
 // checkModules compares the requirements of the modules that use this module with ours. The go command requires that
 // their versions are not older, and that they name the modules of everything linked through our packages.
 func checkModules(r *repo) (found []finding) {
-	ours := r.requirements("go.mod")
+	ours := r.requiredModules("go.mod")
 	for _, p := range r.paths {
-		theirs := r.requirements(p)
+		theirs := r.requiredModules(p)
 		if path.Base(p) != "go.mod" || theirs[r.module] == "" {
 			continue
 		}
 		for _, module := range slices.Sorted(maps.Keys(ours)) {
 			has := theirs[module]
-			if has != ours[module] && (has != "" || r.links(path.Dir(p), module)) {
+			if has != ours[module] && (has != "" || r.linksModule(path.Dir(p), module)) {
 				found = append(found, finding{p + ":" + module, fmt.Sprintf("%s, and %s in our go.mod: run go mod tidy",
 					cmp.Or(has, "missing"), ours[module])})
 			}
@@ -179,16 +179,16 @@ func checkModules(r *repo) (found []finding) {
 	return found
 }
 
-// links reports whether packages in or below a directory, or their tests, link a package of another module.
-func (r *repo) links(dir, module string) bool {
+// linksModule reports whether packages in or below a directory, or their tests, link a package of another module.
+func (r *repo) linksModule(dir, module string) bool {
 	is := func(target string) bool { return strings.HasPrefix(target+"/", module+"/") }
 	for _, f := range r.files {
 		if !strings.HasPrefix(f.dir+"/", dir+"/") {
 			continue
 		}
 		for _, target := range f.imports {
-			local, _ := r.local(target)
-			for _, further := range r.closure(local) {
+			local, _ := r.localDir(target)
+			for _, further := range r.linkedImports(local) {
 				if is(further) {
 					return true
 				}

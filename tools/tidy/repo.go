@@ -48,7 +48,7 @@ func load(fsys fs.FS) (*repo, error) {
 		if err != nil {
 			return err
 		}
-		return r.visit(fsys, p, d)
+		return r.visitPath(fsys, p, d)
 	})
 	if m := moduleLine.FindStringSubmatch(r.text["go.mod"]); m != nil {
 		r.module = m[1]
@@ -56,15 +56,15 @@ func load(fsys fs.FS) (*repo, error) {
 	return r, err
 }
 
-// visit reads a file if a rule needs its content. Of other files only the path is stored, because documents name
+// visitPath reads a file if a rule needs its content. Of other files only the path is stored, because documents name
 // them.
-func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
+func (r *repo) visitPath(fsys fs.FS, p string, d fs.DirEntry) error {
 	switch {
 	// An ignored directory is skipped, because build results and caches may be large, and uncommitted files need not
 	// follow the rules.
-	case d.IsDir() && (p == ".git" || r.ignored(p)):
+	case d.IsDir() && (p == ".git" || r.isIgnored(p)):
 		return fs.SkipDir
-	case d.IsDir() || r.ignored(p) || p == ".git": // .git is a file in a linked worktree
+	case d.IsDir() || r.isIgnored(p) || p == ".git": // .git is a file in a linked worktree
 		return nil
 	}
 	// Files that no rule reads are recorded too, because a document may link to a picture, and an unknown file is a
@@ -83,12 +83,12 @@ func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	if !isCode {
 		return nil
 	}
-	return r.parse(p, string(src))
+	return r.parseFile(p, string(src))
 }
 
-// ignored reports whether .gitignore contains a path. ignored supports only the few forms in our file: a name, a
+// isIgnored reports whether .gitignore contains a path. It supports only the few forms in our file: a name, a
 // pattern, a path from the top.
-func (r *repo) ignored(p string) bool {
+func (r *repo) isIgnored(p string) bool {
 	for _, pattern := range r.ignore {
 		name := path.Base(p)
 		if strings.HasPrefix(pattern, "/") {
@@ -101,8 +101,8 @@ func (r *repo) ignored(p string) bool {
 	return false
 }
 
-// parse parses a Go file without resolving its names, because the rules compare texts.
-func (r *repo) parse(p, src string) error {
+// parseFile parses a Go file without resolving its names, because the rules compare texts.
+func (r *repo) parseFile(p, src string) error {
 	tree, err := parser.ParseFile(r.fset, p, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return fmt.Errorf("parse %s: %w", p, err)
@@ -136,8 +136,8 @@ func importName(spec *ast.ImportSpec, target string) string {
 	return spec.Name.Name
 }
 
-// in returns the Go files of a directory.
-func (r *repo) in(dir string) (files []*file) {
+// filesIn returns the Go files of a directory.
+func (r *repo) filesIn(dir string) (files []*file) {
 	for _, f := range r.files {
 		if f.dir == dir {
 			files = append(files, f)
@@ -146,8 +146,8 @@ func (r *repo) in(dir string) (files []*file) {
 	return files
 }
 
-// code returns the Go files without the tests.
-func (r *repo) code() (files []*file) {
+// codeFiles returns the Go files without the tests.
+func (r *repo) codeFiles() (files []*file) {
 	for _, f := range r.files {
 		if !f.test {
 			files = append(files, f)
@@ -156,7 +156,7 @@ func (r *repo) code() (files []*file) {
 	return files
 }
 
-func (f *file) lines() int { return strings.Count(f.src, "\n") }
+func (f *file) countLines() int { return strings.Count(f.src, "\n") }
 
 // packageName returns the name without the suffix of an external test package.
 func (f *file) packageName() string { return strings.TrimSuffix(f.ast.Name.Name, "_test") }

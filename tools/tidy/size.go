@@ -16,7 +16,7 @@ import (
 // checkFileLength finds files that are too long to keep in mind.
 func checkFileLength(r *repo) (found []finding) {
 	for _, f := range r.files {
-		if n := f.lines(); n > limit(f, maxFileLines) {
+		if n := f.countLines(); n > limit(f, maxFileLines) {
 			found = append(found, finding{f.path, fmt.Sprintf("%d lines, limit %d", n, limit(f, maxFileLines))})
 		}
 	}
@@ -65,7 +65,7 @@ func checkFuncLength(r *repo) (found []finding) {
 			}
 			n := r.fset.Position(fn.End()).Line - r.fset.Position(fn.Pos()).Line + 1
 			if n > limit(f, maxFuncLines) {
-				found = append(found, r.find(f.path+":"+declName(fn), fn, "%d lines, limit %d", n,
+				found = append(found, r.newFinding(f.path+":"+declName(fn), fn, "%d lines, limit %d", n,
 					limit(f, maxFuncLines)))
 			}
 		}
@@ -85,10 +85,10 @@ func isTest(f *file) bool { return f.test }
 
 // checkRootSize counts the files, lines and exported names of the root package.
 func checkRootSize(r *repo) (found []finding) {
-	root := slices.DeleteFunc(r.in("."), isTest)
+	root := slices.DeleteFunc(r.filesIn("."), isTest)
 	lines, names := 0, 0
 	for _, f := range root {
-		lines += f.lines()
+		lines += f.countLines()
 		for _, d := range f.ast.Decls {
 			names += exported(d)
 		}
@@ -111,8 +111,8 @@ func checkRootSize(r *repo) (found []finding) {
 // checkCommandSize counts the lines of the released command.
 func checkCommandSize(r *repo) (found []finding) {
 	lines := 0
-	for _, f := range slices.DeleteFunc(r.in(released), isTest) {
-		lines += f.lines()
+	for _, f := range slices.DeleteFunc(r.filesIn(released), isTest) {
+		lines += f.countLines()
 	}
 	if lines > maxCommandLines {
 		found = append(found, finding{released, fmt.Sprintf("%d lines, limit %d", lines, maxCommandLines)})
@@ -141,10 +141,10 @@ func exported(d ast.Decl) (n int) {
 
 // checkInterfaces finds interfaces that are too large for an implementer.
 func checkInterfaces(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		for where, n := range nodes(f) {
 			if t, ok := n.(*ast.InterfaceType); ok && t.Methods.NumFields() > maxInterface {
-				found = append(found, r.find(where, n, "interface of %d methods, limit %d", t.Methods.NumFields(),
+				found = append(found, r.newFinding(where, n, "interface of %d methods, limit %d", t.Methods.NumFields(),
 					maxInterface))
 			}
 		}

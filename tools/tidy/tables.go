@@ -33,7 +33,7 @@ var waivers = []waiver{
 		"calls", "internal/proof/lives/lives.go:Live",
 		"virtual time, in which each life begins hours after the one before",
 	},
-	{"calls", "internal/proof/sim/handler.go:instance.handle", "plays a handler that panics"},
+	{"calls", "internal/proof/sim/handler.go:instance.pauseOrFail", "plays a handler that panics"},
 	{
 		"engine", "cmd/changefeed/internal/bench/scan.go",
 		"a benchmark compares reading a feed with a scan of the bare engine",

@@ -98,8 +98,8 @@ func breaches(r *repo, ru rule, waived []waiver, used map[waiver]bool) []finding
 	})
 }
 
-// find returns the finding for a breach in a Go file, at a line.
-func (r *repo) find(where string, n ast.Node, format string, args ...any) finding {
+// newFinding returns the finding for a breach in a Go file, at a line.
+func (r *repo) newFinding(where string, n ast.Node, format string, args ...any) finding {
 	at := r.fset.Position(n.Pos())
 	return finding{where, fmt.Sprintf("line %d: ", at.Line) + fmt.Sprintf(format, args...)}
 }

@@ -30,8 +30,8 @@ type structure struct {
 // structures contains the types of the code, by dir:Name.
 type structures map[string]*structure
 
-// at returns the structure of a type, and creates a missing structure.
-func (all structures) at(where string) *structure {
+// structureAt returns the structure of a type, and creates a missing structure.
+func (all structures) structureAt(where string) *structure {
 	if all[where] == nil {
 		all[where] = &structure{methods: map[string]bool{}}
 	}
@@ -41,15 +41,15 @@ func (all structures) at(where string) *structure {
 // typesOf reads all types of the code.
 func typesOf(r *repo) structures {
 	all := structures{}
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		for _, n := range nodes(f) {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				if n.Recv != nil {
-					all.at(f.dir + ":" + receiver(n)).methods[n.Name.Name] = true
+					all.structureAt(f.dir + ":" + receiver(n)).methods[n.Name.Name] = true
 				}
 			case *ast.TypeSpec:
-				all.at(f.dir+":"+n.Name.Name).addFields(r, f, n.Type)
+				all.structureAt(f.dir+":"+n.Name.Name).addFields(r, f, n.Type)
 			}
 		}
 	}
@@ -69,26 +69,26 @@ func (s *structure) addFields(r *repo, f *file, t ast.Expr) {
 	for _, field := range fields {
 		switch {
 		case len(field.Names) == 0:
-			s.embedded = append(s.embedded, r.named(f, field.Type))
+			s.embedded = append(s.embedded, r.moduleType(f, field.Type))
 		case isInterface:
 			s.methods[field.Names[0].Name] = true
 		}
 	}
 }
 
-// named returns a type of this module as dir:Name, and an empty string for types of other modules, whose methods do
-// not count.
-func (r *repo) named(f *file, t ast.Expr) string {
+// moduleType returns a type of this module as dir:Name, and an empty string for types of other modules, whose methods
+// do not count.
+func (r *repo) moduleType(f *file, t ast.Expr) string {
 	switch t := t.(type) {
 	case *ast.StarExpr:
-		return r.named(f, t.X)
+		return r.moduleType(f, t.X)
 	case *ast.IndexExpr:
-		return r.named(f, t.X)
+		return r.moduleType(f, t.X)
 	case *ast.Ident:
 		return f.dir + ":" + t.Name
 	case *ast.SelectorExpr:
 		if of, ok := t.X.(*ast.Ident); ok {
-			if dir, ours := r.local(f.imports[of.Name]); ours {
+			if dir, ours := r.localDir(f.imports[of.Name]); ours {
 				return dir + ":" + t.Sel.Name
 			}
 		}
@@ -113,7 +113,7 @@ func (all structures) methodSet(where string, seen map[string]bool) map[string]b
 // checkBooleans finds structs with many booleans. The code does not say which of their combinations are legal; a type
 // for the state would.
 func checkBooleans(r *repo) (found []finding) {
-	for _, f := range r.code() {
+	for _, f := range r.codeFiles() {
 		for _, n := range nodes(f) {
 			spec, ok := n.(*ast.TypeSpec)
 			if !ok {
@@ -130,7 +130,7 @@ func checkBooleans(r *repo) (found []finding) {
 				}
 			}
 			if booleans > maxBooleans {
-				found = append(found, r.find(f.dir+":"+spec.Name.Name, n, "%d booleans, limit %d", booleans,
+				found = append(found, r.newFinding(f.dir+":"+spec.Name.Name, n, "%d booleans, limit %d", booleans,
 					maxBooleans))
 			}
 		}

@@ -77,15 +77,15 @@ func result(row []byte) (r Result, err error) {
 		r.Body = long()
 	}
 	for len(rest) > 0 {
-		if rest, err = r.sparse(rest); err != nil {
+		if rest, err = r.readSparse(rest); err != nil {
 			return r, err
 		}
 	}
 	return r, nil
 }
 
-// sparse reads a sparse field.
-func (r *Result) sparse(b []byte) (rest []byte, err error) {
+// readSparse reads a sparse field.
+func (r *Result) readSparse(b []byte) (rest []byte, err error) {
 	switch {
 	case b[0] == 11 && b[1] == 5:
 		r.RetryAfter = new(binary.LittleEndian.Uint32(b[2:]))

@@ -28,7 +28,7 @@ type Operation struct {
 func Request(ops ...Operation) []byte {
 	b := []byte{0x81, 0xf0, 0xd8, 0xff, 0x7f, 1, 10, 0, 0, 0}
 	for _, op := range ops {
-		b = AppendRecord(b, op.row())
+		b = AppendRecord(b, op.encodeRow())
 	}
 	return b
 }
@@ -41,8 +41,8 @@ func AppendRecord(b, row []byte) []byte {
 	return append(b, row...)
 }
 
-// row returns the operation in the order of its schema.
-func (op *Operation) row() []byte {
+// encodeRow returns the operation in the order of its schema.
+func (op *Operation) encodeRow() []byte {
 	row := []byte{0x81, 0x70, 0x54, 0xe1, 0x7f, 1}
 	row = binary.LittleEndian.AppendUint32(row, uint32(op.Type))
 	resource := uint32(0)

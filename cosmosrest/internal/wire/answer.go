@@ -80,7 +80,7 @@ func (a *Answer) SetContainer() {
 // Send sends the answer. A nil body is empty. Any other body is JSON, unless its content type has been set. The error
 // comes from the connection.
 func (a *Answer) Send(status int, body []byte) error {
-	a.begin(status)
+	a.writeHeader(status)
 	if h := a.w.Header(); (body != nil || status == http.StatusNoContent) && h["Content-Type"] == nil {
 		h["Content-Type"] = jsonType
 	}
@@ -100,7 +100,7 @@ func (a *Answer) Send(status int, body []byte) error {
 // content type. After that, an error can only cut the connection.
 func (a *Answer) Stream(kind string, part []byte) (int, error) {
 	if a.Status == 0 {
-		a.begin(http.StatusOK)
+		a.writeHeader(http.StatusOK)
 		a.Set("Content-Type", kind)
 		a.w.WriteHeader(http.StatusOK)
 	}
@@ -110,8 +110,8 @@ func (a *Answer) Stream(kind string, part []byte) (int, error) {
 // Control returns the control of the connection, for an answer that may take longer than others.
 func (a *Answer) Control() *http.ResponseController { return http.NewResponseController(a.w) }
 
-// begin sets the headers that every answer has, and its status.
-func (a *Answer) begin(status int) {
+// writeHeader sets the headers that every answer has, and its status.
+func (a *Answer) writeHeader(status int) {
 	a.Set(AnswerActivity, a.Activity)
 	a.Set(AnswerDuration, strconv.FormatFloat(float64(time.Since(a.begun))/float64(time.Millisecond), 'f', 3, 64))
 	a.Set(AnswerCharge, strconv.FormatFloat(a.Charge, 'f', 2, 64))

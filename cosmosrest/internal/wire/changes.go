@@ -13,7 +13,7 @@ import (
 // AddLatest appends a change of the latest-version feed: the document with its LSN. A body ends with the system
 // properties, so there is always a member before the closing brace.
 func (d *Documents) AddLatest(ch *feed.Change) {
-	d.next()
+	d.beginNext()
 	d.text = append(d.text, ch.Body[:len(ch.Body)-1]...)
 	d.text = append(d.text, `,"_lsn":`...)
 	d.text = strconv.AppendInt(d.text, ch.LSN, 10)
@@ -22,7 +22,7 @@ func (d *Documents) AddLatest(ch *feed.Change) {
 
 // AddWrapped appends a change of the latest-version feed, with its metadata next to the document.
 func (d *Documents) AddWrapped(ch *feed.Change) {
-	d.next()
+	d.beginNext()
 	d.text = append(append(d.text, `{"current":`...), ch.Body...)
 	d.text = append(appendMetadata(d.text, ch), `}}`...)
 }
@@ -30,7 +30,7 @@ func (d *Documents) AddWrapped(ch *feed.Change) {
 // AddVersion appends a change of the feed of all versions and deletes. A delete has an empty document, and its
 // metadata name the deleted document. paths are the container's partition key paths.
 func (d *Documents) AddVersion(ch *feed.Change, paths []string) {
-	d.next()
+	d.beginNext()
 	d.text = appendVersion(d.text, ch, paths)
 }
 

@@ -45,12 +45,12 @@ func (d *Documents) Fits(doc []byte) bool {
 
 // Add appends a document.
 func (d *Documents) Add(doc []byte) {
-	d.next()
+	d.beginNext()
 	d.text = append(d.text, doc...)
 }
 
-// next begins a document.
-func (d *Documents) next() {
+// beginNext begins a document.
+func (d *Documents) beginNext() {
 	if d.count > 0 {
 		d.text = append(d.text, ',')
 	}

@@ -94,7 +94,7 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 	patience := bodyPause + time.Duration(most/bodyRate)*time.Second
 	conn := http.NewResponseController(r.w)
 	timed := conn.SetReadDeadline(time.Now().Add(patience)) == nil
-	b, err := r.read(n, limit)
+	b, err := r.readBody(n, limit)
 	if timed {
 		_ = conn.SetReadDeadline(time.Time{}) // otherwise the old deadline would end the request
 	}
@@ -111,9 +111,9 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 	return nil, BadRequest("body is cut short: %v", err)
 }
 
-// read reads a body of n bytes, or of unknown length if n is negative. If the length is known, the slice has capacity
-// for an item's system properties, so the item can be stored without a copy.
-func (r *Request) read(n, limit int64) ([]byte, error) {
+// readBody reads a body of n bytes, or of unknown length if n is negative. If the length is known, the slice has
+// capacity for an item's system properties, so the item can be stored without a copy.
+func (r *Request) readBody(n, limit int64) ([]byte, error) {
 	if n < 0 {
 		// This does not replace r.http.Body, because the rest of the body may have to be dropped later.
 		return io.ReadAll(http.MaxBytesReader(r.w, r.http.Body, limit))

@@ -27,8 +27,8 @@ func javaState(continuation string) (state []byte, java bool) {
 	return nil, strings.HasPrefix(continuation, openBrace)
 }
 
-// java reads position and mode from a state, for the estimator and the lease tools.
-func (r *reader) java(text []byte) {
+// readJavaState reads position and mode from a state, for the estimator and the lease tools.
+func (r *reader) readJavaState(text []byte) {
 	var state struct {
 		Mode      string
 		StartFrom struct {
@@ -42,34 +42,35 @@ func (r *reader) java(text []byte) {
 	}
 	const want = "the base64 of a Java processor's state, or an ETag in quotes"
 	if err := json.Unmarshal(text, &state); err != nil {
-		r.bad(memberContinuation, string(r.doc.get(memberContinuation)), want)
+		r.noteInvalid(memberContinuation, string(r.doc.get(memberContinuation)), want)
 		return
 	}
-	r.mode(memberContinuation+".Mode", state.Mode)
+	r.parseMode(memberContinuation+".Mode", state.Mode)
 	switch state.StartFrom.Type {
 	case "NOW":
 	case "BEGINNING":
 		r.l.Position.Start = feed.FromBeginning()
 	case "POINT_IN_TIME":
-		r.javaTime(state.StartFrom.PointInTimeMs)
+		r.readJavaTime(state.StartFrom.PointInTimeMs)
 	case "LEASE", "LEGACY_CHECKPOINT":
 		r.l.Position.Token = state.StartFrom.Etag
 	default:
-		r.bad(memberContinuation+".StartFrom.Type", state.StartFrom.Type,
+		r.noteInvalid(memberContinuation+".StartFrom.Type", state.StartFrom.Type,
 			"BEGINNING, NOW, POINT_IN_TIME, LEASE or LEGACY_CHECKPOINT")
 	}
 	switch inner := state.Continuation.Continuation; {
 	case len(inner) > 1:
-		r.bad(memberContinuation+".Continuation", string(text), "one token")
+		r.noteInvalid(memberContinuation+".Continuation", string(text), "one token")
 	case len(inner) == 1 && inner[0].Token != nil:
 		r.l.Position.Token = *inner[0].Token
 	}
 }
 
-// javaTime reads a start time. javaTime refuses a time that Go cannot write back.
-func (r *reader) javaTime(ms int64) {
+// readJavaTime reads a start time. It refuses a time that Go cannot write back.
+func (r *reader) readJavaTime(ms int64) {
 	if ms < 0 || ms > latestSecond*1000 {
-		r.bad(memberContinuation+".StartFrom.PointInTimeMs", string(r.doc.get(memberContinuation)), "Unix milliseconds")
+		r.noteInvalid(memberContinuation+".StartFrom.PointInTimeMs", string(r.doc.get(memberContinuation)),
+			"Unix milliseconds")
 		return
 	}
 	r.l.Position.Start = feed.FromTime(time.UnixMilli(ms))

@@ -119,8 +119,8 @@ func (o object) has(name string) bool {
 	return false
 }
 
-// text returns the JSON of the object, without spaces between members.
-func (o object) text() []byte {
+// toJSON returns the JSON of the object, without spaces between members.
+func (o object) toJSON() []byte {
 	size := len("{}")
 	for _, m := range o {
 		size += len(`"":,`) + len(m.name) + len(m.value)

@@ -10,17 +10,17 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// properties reads the properties: others' into the map, ours into their fields. Another processor's property that is
-// not a string does not fit into the map; Marshal keeps that property anyway. If a property of ours is a number,
+// readProperties reads the properties: others' into the map, ours into their fields. Another processor's property that
+// is not a string does not fit into the map; Marshal keeps that property anyway. If a property of ours is a number,
 // another processor may have rewritten the original string.
-func (r *reader) properties() {
+func (r *reader) readProperties() {
 	text := r.doc.get(memberProperties)
 	if text == nil {
 		return
 	}
 	stored, err := parseObject(text)
 	if err != nil {
-		r.bad(memberProperties, string(text), "an object of strings")
+		r.noteInvalid(memberProperties, string(text), "an object of strings")
 		return
 	}
 	for _, m := range stored {
@@ -29,8 +29,8 @@ func (r *reader) properties() {
 			value, isText = string(m.value), true
 		}
 		switch isField := isOurs(m.name); {
-		case isField && (!isText || !r.ourProperty(m.name, value)):
-			r.bad(memberProperties+"."+m.name, string(m.value), ourForms[m.name])
+		case isField && (!isText || !r.readOurProperty(m.name, value)):
+			r.noteInvalid(memberProperties+"."+m.name, string(m.value), ourForms[m.name])
 		case !isField && isText:
 			r.setProperty(m.name, value)
 		}
@@ -54,12 +54,12 @@ var ourForms = map[string]string{
 	propExpiration: `a duration such as "1m0s"`,
 }
 
-// ourProperty reads a property of ours, and reports whether its form is valid. An invalid form makes the whole lease
-// unusable, because ignoring a fence or a state would give the lease two owners.
-func (r *reader) ourProperty(name, value string) (ok bool) {
+// readOurProperty reads a property of ours, and reports whether its form is valid. An invalid form makes the whole
+// lease unusable, because ignoring a fence or a state would give the lease two owners.
+func (r *reader) readOurProperty(name, value string) (ok bool) {
 	switch name {
 	case propEpoch:
-		return r.epoch(value)
+		return r.readEpoch(value)
 	case propAttempts:
 		// The attempts belong to the position with which they were written. A processor that does not know them may
 		// have moved the position since.
@@ -93,9 +93,9 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 	}
 }
 
-// epoch reads the epoch of the owner. A processor that does not know epochs takes a lease by writing only Owner. The
-// epoch of the former owner then remains, but contains the former owner's name, and is ignored.
-func (r *reader) epoch(value string) bool {
+// readEpoch reads the epoch of the owner. A processor that does not know epochs takes a lease by writing only Owner.
+// The epoch of the former owner then remains, but contains the former owner's name, and is ignored.
+func (r *reader) readEpoch(value string) bool {
 	slash := strings.LastIndexByte(value, '/')
 	if slash < 0 {
 		return false

@@ -26,10 +26,10 @@ func Unmarshal(prefix string, doc []byte) feed.Record {
 	if r.doc, err = parseObject(doc); err != nil {
 		r.l.Err = fmt.Errorf("%w: %w: %s", feed.ErrBadLease, err, clip(string(doc)))
 	}
-	r.identity()
-	r.common()
+	r.readIdentity()
+	r.readCommon()
 	if r.l.Kind == feed.KindLease {
-		r.lease()
+		r.readLease()
 	}
 	return r.l
 }
@@ -41,8 +41,8 @@ type reader struct {
 	l      feed.Record
 }
 
-// bad records the first invalid member.
-func (r *reader) bad(field, value, want string) {
+// noteInvalid records the first invalid member.
+func (r *reader) noteInvalid(field, value, want string) {
 	if r.l.Err == nil {
 		r.l.Err = fmt.Errorf("%w: %s is %s: want %s", feed.ErrBadLease, field, clip(value), want)
 	}
@@ -57,66 +57,66 @@ func clip(value string) string {
 	return value
 }
 
-// text returns a string member, or "" for missing or null.
-func (r *reader) text(name string) (s string) {
+// readText returns a string member, or "" for missing or null.
+func (r *reader) readText(name string) (s string) {
 	v := r.doc.get(name)
 	if v != nil && !isString(v) {
-		r.bad(name, string(v), "a string")
+		r.noteInvalid(name, string(v), "a string")
 	}
 	return rawjson.Text(v)
 }
 
-// number returns an integer member from least to most, or 0 for missing or null.
-func (r *reader) number(name string, least, most int64) (n int64) {
+// readNumber returns an integer member from least to most, or 0 for missing or null.
+func (r *reader) readNumber(name string, least, most int64) (n int64) {
 	v := r.doc.get(name)
 	if v == nil {
 		return 0
 	}
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil || n < least || n > most {
-		r.bad(name, string(v), fmt.Sprintf("an integer from %d to %d", least, most))
+		r.noteInvalid(name, string(v), fmt.Sprintf("an integer from %d to %d", least, most))
 		return 0
 	}
 	return n
 }
 
-// identity reads kind and token from the id. identity refuses an id that ID would write differently, because an
+// readIdentity reads kind and token from the id. It refuses an id that ID would write differently, because an
 // update would go to another document.
-func (r *reader) identity() {
-	r.l.ID = r.text(memberID)
+func (r *reader) readIdentity() {
+	r.l.ID = r.readText(memberID)
 	kind, token, ok := KindOf(r.prefix, r.l.ID)
 	if !ok {
 		want := fmt.Sprintf("%q with a lease token or one of .host.<instance>, .info, .lock after %q",
 			r.prefix+leaseInfix, r.prefix)
-		r.bad(memberID, strconv.Quote(r.l.ID), want)
+		r.noteInvalid(memberID, strconv.Quote(r.l.ID), want)
 	} else if id := ID(r.prefix, kind, token); id != r.l.ID {
-		r.bad(memberID, strconv.Quote(r.l.ID), strconv.Quote(id))
+		r.noteInvalid(memberID, strconv.Quote(r.l.ID), strconv.Quote(id))
 	}
 	r.l.Kind, r.l.Token = kind, token
 }
 
-// common reads the members of every kind.
-func (r *reader) common() {
-	r.l.ETag = r.text(memberETag)
-	if owner := r.text(memberOwner); strings.TrimSpace(owner) != "" {
+// readCommon reads the members of every kind.
+func (r *reader) readCommon() {
+	r.l.ETag = r.readText(memberETag)
+	if owner := r.readText(memberOwner); strings.TrimSpace(owner) != "" {
 		r.l.Owner = owner
 	}
-	r.l.Timestamp = r.timestamp()
-	if ts := r.number(memberTs, 0, latestSecond); ts != 0 {
+	r.l.Timestamp = r.readTimestamp()
+	if ts := r.readNumber(memberTs, 0, latestSecond); ts != 0 {
 		r.l.Updated = time.Unix(ts, 0).UTC()
 	}
-	if ttl := r.number(memberTTL, -1, maxTTL); ttl > 0 { // -1 means never
+	if ttl := r.readNumber(memberTTL, -1, maxTTL); ttl > 0 { // -1 means never
 		r.l.TTL = time.Duration(ttl) * time.Second
 	}
-	r.properties()
+	r.readProperties()
 }
 
 // latestSecond is the last second of the year 9999. Later times cannot be written in the form of RFC 3339.
 const latestSecond = 253402300799
 
-// timestamp reads the old and new notations of .NET and of Java.
-func (r *reader) timestamp() time.Time {
-	text := r.text(memberTimestamp)
+// readTimestamp reads the old and new notations of .NET and of Java.
+func (r *reader) readTimestamp() time.Time {
+	text := r.readText(memberTimestamp)
 	if text == "" {
 		return time.Time{}
 	}
@@ -126,7 +126,7 @@ func (r *reader) timestamp() time.Time {
 			return t.UTC()
 		}
 	}
-	r.bad(memberTimestamp, strconv.Quote(text), "a time such as 2026-03-04T23:55:16.5233511Z")
+	r.noteInvalid(memberTimestamp, strconv.Quote(text), "a time such as 2026-03-04T23:55:16.5233511Z")
 	return time.Time{}
 }
 
@@ -136,18 +136,18 @@ func isWritable(t time.Time) bool {
 	return year >= 1 && year <= 9999
 }
 
-// lease reads the members of a lease. If the token is missing, the rest is not read, because the range would be
+// readLease reads the members of a lease. If the token is missing, the rest is not read, because the range would be
 // unknown.
-func (r *reader) lease() {
-	if !r.token() {
+func (r *reader) readLease() {
+	if !r.readToken() {
 		return
 	}
-	r.l.Version = int(r.number(memberVersion, 0, 1))
-	r.feedRange()
-	r.mode(memberMode, r.text(memberMode))
-	continuation := r.text(memberContinuation)
+	r.l.Version = int(r.readNumber(memberVersion, 0, 1))
+	r.readRange()
+	r.parseMode(memberMode, r.readText(memberMode))
+	continuation := r.readText(memberContinuation)
 	if state, java := javaState(continuation); java {
-		r.java(state)
+		r.readJavaState(state)
 		r.refuseJava()
 		return
 	}
@@ -157,56 +157,56 @@ func (r *reader) lease() {
 	}
 }
 
-// token compares the member with the token in the id. The V2 library calls the member PartitionId.
-func (r *reader) token() bool {
-	token := r.text(memberToken)
+// readToken compares the member with the token in the id. The V2 library calls the member PartitionId.
+func (r *reader) readToken() bool {
+	token := r.readText(memberToken)
 	if token == "" {
-		token = r.text(memberPartitionID)
+		token = r.readText(memberPartitionID)
 	}
 	if token == "" {
-		r.bad(memberToken, string(orElse(r.doc.get(memberToken), json.RawMessage("missing"))),
+		r.noteInvalid(memberToken, string(orElse(r.doc.get(memberToken), json.RawMessage("missing"))),
 			"a partition key range id or min-max")
 		return false
 	}
 	r.l.Token = token
 	if id := ID(r.prefix, feed.KindLease, token); id != r.l.ID {
-		r.bad(memberID, strconv.Quote(r.l.ID), fmt.Sprintf("%q, as its %s says", id, memberToken))
+		r.noteInvalid(memberID, strconv.Quote(r.l.ID), fmt.Sprintf("%q, as its %s says", id, memberToken))
 	}
 	return true
 }
 
-// mode parses the name of a mode, in any case. The name is .NET's or Java's.
-func (r *reader) mode(field, text string) {
+// parseMode parses the name of a mode, in any case. The name is .NET's or Java's.
+func (r *reader) parseMode(field, text string) {
 	switch strings.ToLower(text) {
 	case "", strings.ToLower(modeLatest), "incremental":
 		r.l.Mode = feed.LatestVersion
 	case strings.ToLower(modeAll), "full_fidelity":
 		r.l.Mode = feed.AllVersionsAndDeletes
 	default:
-		r.bad(field, strconv.Quote(text), fmt.Sprintf("%q or %q", modeLatest, modeAll))
+		r.noteInvalid(field, strconv.Quote(text), fmt.Sprintf("%q or %q", modeLatest, modeAll))
 	}
 }
 
-// feedRange reads the range. If there is none, the range of the token counts. A version 0 lease may have neither,
+// readRange reads the range. If there is none, the range of the token counts. A version 0 lease may have neither,
 // because its token is a partition key range id, and only the source knows the range of this id.
-func (r *reader) feedRange() {
+func (r *reader) readRange() {
 	of, err := feed.ParseRange(r.l.Token)
 	if err != nil && r.l.Version == 1 {
-		r.bad(memberToken, strconv.Quote(r.l.Token), "min-max in hex with min below max in a version 1 lease")
+		r.noteInvalid(memberToken, strconv.Quote(r.l.Token), "min-max in hex with min below max in a version 1 lease")
 	}
-	stored := r.storedRange()
+	stored := r.readStoredRange()
 	switch {
 	case stored == (feed.Range{}):
 		r.l.Range = of
 	case err == nil && stored != of:
-		r.bad(memberFeedRange, stored.String(), fmt.Sprintf("the range of the token, %v", of))
+		r.noteInvalid(memberFeedRange, stored.String(), fmt.Sprintf("the range of the token, %v", of))
 	default:
 		r.l.Range = stored
 	}
 }
 
-// storedRange returns the EPK range of the member, or the empty range if the member has another form.
-func (r *reader) storedRange() feed.Range {
+// readStoredRange returns the EPK range of the member, or the empty range if the member has another form.
+func (r *reader) readStoredRange() feed.Range {
 	const want = `{"Range":{"min":"…","max":"…"}} in hex with min below max`
 	text := r.doc.getFold(memberFeedRange)
 	if text == nil {
@@ -220,7 +220,7 @@ func (r *reader) storedRange() feed.Range {
 		}
 	}
 	if err := json.Unmarshal(text, &form); err != nil {
-		r.bad(memberFeedRange, string(text), want)
+		r.noteInvalid(memberFeedRange, string(text), want)
 		return feed.Range{}
 	}
 	e := form.Range
@@ -228,15 +228,15 @@ func (r *reader) storedRange() feed.Range {
 		return feed.Range{}
 	}
 	if e == nil || e.Min == nil || e.Max == nil {
-		r.bad(memberFeedRange, string(text), want)
+		r.noteInvalid(memberFeedRange, string(text), want)
 		return feed.Range{}
 	}
 	if (e.IsMinInclusive != nil && !*e.IsMinInclusive) || (e.IsMaxInclusive != nil && *e.IsMaxInclusive) {
-		r.bad(memberFeedRange, string(text), "a range that includes its minimum and not its maximum")
+		r.noteInvalid(memberFeedRange, string(text), "a range that includes its minimum and not its maximum")
 	}
 	parsed, err := feed.ParseRange(*e.Min + "-" + *e.Max)
 	if err != nil {
-		r.bad(memberFeedRange, string(text), want)
+		r.noteInvalid(memberFeedRange, string(text), want)
 	}
 	return parsed
 }

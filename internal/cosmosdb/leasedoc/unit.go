@@ -56,9 +56,9 @@ func (u Unit) Prefixes() (list []string) {
 	return list
 }
 
-// java returns the prefixes of the leases of Java's older processor. That processor uses partition key range ids, and
-// names of the database and container instead of resource ids.
-func (u Unit) java() (list []string) {
+// javaPrefixes returns the prefixes of the leases of Java's older processor. That processor uses partition key range
+// ids, and names of the database and container instead of resource ids.
+func (u Unit) javaPrefixes() (list []string) {
 	for _, host := range Spellings(u.Host) {
 		list = append(list, Prefix(u.Processor, host, u.Database, u.Container))
 	}
@@ -66,7 +66,7 @@ func (u Unit) java() (list []string) {
 }
 
 // Searched returns all prefixes that a listing of the unit must look for.
-func (u Unit) Searched() []string { return append(u.Prefixes(), u.java()...) }
+func (u Unit) Searched() []string { return append(u.Prefixes(), u.javaPrefixes()...) }
 
 // Choose returns the prefix of the unit's documents: that of the first spelling with leases; if there is none, that
 // of the first spelling with a marker; if there is none either, the prefix that .NET would write.
@@ -97,7 +97,7 @@ func (u Unit) Record(prefix, id string, doc []byte) (record feed.Record, ok bool
 	others := []struct {
 		prefixes []string
 		err      error
-	}{{u.Prefixes(), ErrSecondSet}, {u.java(), ErrJava}}
+	}{{u.Prefixes(), ErrSecondSet}, {u.javaPrefixes(), ErrJava}}
 	for _, other := range others {
 		for _, p := range other.prefixes {
 			if isOf(p, id, feed.KindLease) || isOf(p, id, feed.KindInfo) {

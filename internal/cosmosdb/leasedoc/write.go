@@ -43,22 +43,22 @@ func marshal(prefix, pkPath string, record feed.Record) ([]byte, error) {
 		w.raw = raw
 	}
 	id := ID(prefix, record.Kind, record.Token)
-	w.add(memberID, quote(id))
+	w.addMember(memberID, quote(id))
 	switch pkPath {
 	case pathID:
 	case pathPartitionKey:
-		w.add(memberPartitionKey, orElse(w.raw.get(memberPartitionKey), quote(id)))
+		w.addMember(memberPartitionKey, orElse(w.raw.get(memberPartitionKey), quote(id)))
 	default:
 		return nil, fmt.Errorf("partition key path is %q: want %s or %s", pkPath, pathID, pathPartitionKey)
 	}
 	if record.Kind == feed.KindLease {
-		w.lease()
+		w.addLease()
 	} else {
-		w.presence()
+		w.addPresence()
 	}
-	w.ttl()
-	w.rest()
-	return w.out.text(), nil
+	w.addTTL()
+	w.addUnknown()
+	return w.out.toJSON(), nil
 }
 
 // check refuses a record that could not be read back. If stored, such a record would stop every instance of the unit,
@@ -128,71 +128,71 @@ type writer struct {
 	out object
 }
 
-func (w *writer) add(name string, value json.RawMessage) {
+func (w *writer) addMember(name string, value json.RawMessage) {
 	w.out = append(w.out, member{name, value})
 }
 
-// lease adds the members of a lease in .NET's order. .NET accepts any order; the order is kept so that a person can
+// addLease adds the members of a lease in .NET's order. .NET accepts any order; the order is kept so that a person can
 // compare documents of both processors.
-func (w *writer) lease() {
+func (w *writer) addLease() {
 	record := w.l
-	w.add(memberVersion, integer(record.Version))
-	w.add(memberETag, quoteOrNull(record.ETag))
-	w.add(memberToken, quote(record.Token))
+	w.addMember(memberVersion, integer(record.Version))
+	w.addMember(memberETag, quoteOrNull(record.ETag))
+	w.addMember(memberToken, quote(record.Token))
 	if record.Version == 0 && w.raw.get(memberPartitionID) != nil {
-		w.add(memberPartitionID, quote(record.Token))
+		w.addMember(memberPartitionID, quote(record.Token))
 	}
 	if r := w.feedRange(); r != nil {
-		w.add(memberFeedRange, r)
+		w.addMember(memberFeedRange, r)
 	}
-	w.add(memberOwner, quoteOrNull(record.Owner))
-	w.add(memberContinuation, quoteOrNull(record.Position.Token))
-	w.add(memberProperties, w.properties().text())
-	w.add(memberTimestamp, timestamp(record.Timestamp))
-	w.add(memberTs, serverTime(record.Updated))
+	w.addMember(memberOwner, quoteOrNull(record.Owner))
+	w.addMember(memberContinuation, quoteOrNull(record.Position.Token))
+	w.addMember(memberProperties, w.mergeProperties().toJSON())
+	w.addMember(memberTimestamp, timestamp(record.Timestamp))
+	w.addMember(memberTs, serverTime(record.Updated))
 	// .NET writes the mode when creating a lease; its older leases have no mode.
 	if w.raw == nil || w.raw.get(memberMode) != nil || record.Mode != feed.LatestVersion {
-		w.add(memberMode, quote(modeText(record.Mode)))
+		w.addMember(memberMode, quote(modeText(record.Mode)))
 	}
 }
 
-// presence adds the members of a record other than a lease. Unset members are left out, so the markers are byte for
+// addPresence adds the members of a record other than a lease. Unset members are left out, so the markers are byte for
 // byte those of .NET.
-func (w *writer) presence() {
+func (w *writer) addPresence() {
 	if w.l.Owner != "" {
-		w.add(memberOwner, quote(w.l.Owner))
+		w.addMember(memberOwner, quote(w.l.Owner))
 	}
-	if p := w.properties(); len(p) > 0 {
-		w.add(memberProperties, p.text())
+	if p := w.mergeProperties(); len(p) > 0 {
+		w.addMember(memberProperties, p.toJSON())
 	}
 	if !w.l.Timestamp.IsZero() {
-		w.add(memberTimestamp, timestamp(w.l.Timestamp))
+		w.addMember(memberTimestamp, timestamp(w.l.Timestamp))
 	}
 }
 
-// ttl adds the time to live. A stored -1 ("never") is kept, because -1 may be an exception to the container's
+// addTTL adds the time to live. A stored -1 ("never") is kept, because -1 may be an exception to the container's
 // default.
-func (w *writer) ttl() {
+func (w *writer) addTTL() {
 	switch {
 	case w.l.TTL > 0:
-		w.add(memberTTL, integer(int((w.l.TTL+time.Second-1)/time.Second)))
+		w.addMember(memberTTL, integer(int((w.l.TTL+time.Second-1)/time.Second)))
 	case string(w.raw.get(memberTTL)) == "-1":
-		w.add(memberTTL, integer(-1))
+		w.addMember(memberTTL, integer(-1))
 	}
 }
 
-// rest adds the members of the stored document that the record does not know.
-func (w *writer) rest() {
+// addUnknown adds the members of the stored document that the record does not know.
+func (w *writer) addUnknown() {
 	for _, m := range w.raw {
-		if !w.knows(m.name) && !w.out.has(m.name) {
+		if !w.knowsMember(m.name) && !w.out.has(m.name) {
 			w.out = append(w.out, m)
 		}
 	}
 }
 
-// knows reports whether the record, or the server, sets a member. Java writes feedRange, and documents read from the
-// feed have an _lsn.
-func (w *writer) knows(name string) bool {
+// knowsMember reports whether the record, or the server, sets a member. Java writes feedRange, and documents read from
+// the feed have an _lsn.
+func (w *writer) knowsMember(name string) bool {
 	isLease := w.l.Kind == feed.KindLease
 	switch name {
 	case memberID, memberETag, memberOwner, memberProperties, memberTimestamp, memberTs, memberTTL:
@@ -213,11 +213,11 @@ func (w *writer) feedRange() json.RawMessage {
 		return w.raw.getFold(memberFeedRange)
 	}
 	edges := object{{"min", quote(r.Min)}, {"max", quote(r.Max)}}
-	return object{{"Range", edges.text()}}.text()
+	return object{{"Range", edges.toJSON()}}.toJSON()
 }
 
-// properties returns others' properties in the stored order, new ones by name, then ours.
-func (w *writer) properties() object {
+// mergeProperties returns others' properties in the stored order, new ones by name, then ours.
+func (w *writer) mergeProperties() object {
 	var p object
 	stored, _ := parseObject(w.raw.get(memberProperties)) // a value that is not an object has no properties
 	for _, m := range stored {

@@ -29,9 +29,9 @@ func (k *Key) Len() int { return k.n }
 // Components returns the components for hashing. They share the key's memory.
 func (k *Key) Components() epk.Components { return k.parts[:min(k.n, len(k.parts))] }
 
-// add adds the next component. Surplus components are counted too, because the error for a key that is too long
-// reports its length.
-func (k *Key) add(c epk.Component) {
+// addComponent adds the next component. Surplus components are counted too, because the error for a key that is too
+// long reports its length.
+func (k *Key) addComponent(c epk.Component) {
 	if k.n < len(k.parts) {
 		k.parts[k.n] = c
 	}

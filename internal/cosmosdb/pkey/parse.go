@@ -19,11 +19,11 @@ import (
 func Parse(text string) (Key, error) {
 	if s, ok := plainString(text); ok {
 		k := Key{text: text}
-		k.add(epk.String(s))
+		k.addComponent(epk.String(s))
 		return k, nil
 	}
 	p := parser{in: text}
-	if !p.array() {
+	if !p.parseArray() {
 		if p.outside != "" {
 			return Key{},
 				refuse("component %d of partition key %.64q is the number %s, which is out of range: want one that a "+
@@ -45,39 +45,39 @@ type parser struct {
 	outside string // a number outside the range of a float64
 }
 
-// array parses the whole key. Text after the closing bracket is an error. Otherwise a header that a proxy has cut and
-// joined could name another key.
-func (p *parser) array() bool {
-	if !p.skip('[') {
+// parseArray parses the whole key. Text after the closing bracket is an error. Otherwise a header that a proxy has cut
+// and joined could name another key.
+func (p *parser) parseArray() bool {
+	if !p.skipByte('[') {
 		return false
 	}
 	p.out = append(p.out, '[')
-	for more := !p.skip(']'); more; more = !p.skip(']') {
+	for more := !p.skipByte(']'); more; more = !p.skipByte(']') {
 		if p.key.n > 0 {
-			if !p.skip(',') {
+			if !p.skipByte(',') {
 				return false
 			}
 			p.out = append(p.out, ',')
 		}
-		if !p.component() {
+		if !p.parseComponent() {
 			return false
 		}
 	}
 	p.out = append(p.out, ']')
-	p.space()
+	p.skipSpace()
 	return p.pos == len(p.in)
 }
 
-// space skips white space.
-func (p *parser) space() {
+// skipSpace skips white space.
+func (p *parser) skipSpace() {
 	for p.pos < len(p.in) && strings.IndexByte(" \t\r\n", p.in[p.pos]) >= 0 {
 		p.pos++
 	}
 }
 
-// skip skips white space and then byte c, if c follows.
-func (p *parser) skip(c byte) bool {
-	p.space()
+// skipByte skips white space and then byte c, if c follows.
+func (p *parser) skipByte(c byte) bool {
+	p.skipSpace()
 	if p.pos == len(p.in) || p.in[p.pos] != c {
 		return false
 	}
@@ -85,20 +85,20 @@ func (p *parser) skip(c byte) bool {
 	return true
 }
 
-// component parses a value, and writes its canonical form. A word ends at a comma, a bracket or white space, so the
-// whole of an invalid word is refused.
-func (p *parser) component() bool {
-	if p.skip('"') {
-		s, ok := p.str()
+// parseComponent parses a value, and writes its canonical form. A word ends at a comma, a bracket or white space, so
+// the whole of an invalid word is refused.
+func (p *parser) parseComponent() bool {
+	if p.skipByte('"') {
+		s, ok := p.parseString()
 		p.out = rawjson.AppendString(p.out, s)
-		p.key.add(epk.String(s))
+		p.key.addComponent(epk.String(s))
 		return ok
 	}
 	// The empty object is the only object allowed: the document lacks the value.
-	if p.skip('{') {
+	if p.skipByte('{') {
 		p.out = append(p.out, "{}"...)
-		p.key.add(epk.Component{})
-		return p.skip('}')
+		p.key.addComponent(epk.Component{})
+		return p.skipByte('}')
 	}
 	end := p.pos
 	for end < len(p.in) && strings.IndexByte(" \t\r\n,]", p.in[end]) < 0 {
@@ -107,11 +107,11 @@ func (p *parser) component() bool {
 	word := p.in[p.pos:end]
 	switch {
 	case word == "null":
-		p.key.add(epk.Null())
+		p.key.addComponent(epk.Null())
 	case word == "true" || word == "false":
-		p.key.add(epk.Bool(word == "true"))
+		p.key.addComponent(epk.Bool(word == "true"))
 	default:
-		if !p.number(word) {
+		if !p.parseNumber(word) {
 			return false
 		}
 		p.pos = end
@@ -122,8 +122,8 @@ func (p *parser) component() bool {
 	return true
 }
 
-// number parses a word as a JSON number. ParseFloat alone would also accept Inf, 0x1p4 and 1_000.
-func (p *parser) number(word string) bool {
+// parseNumber parses a word as a JSON number. ParseFloat alone would also accept Inf, 0x1p4 and 1_000.
+func (p *parser) parseNumber(word string) bool {
 	if word == "" || strings.IndexByte("-0123456789", word[0]) < 0 {
 		return false
 	}
@@ -136,12 +136,12 @@ func (p *parser) number(word string) bool {
 		return false
 	}
 	p.out = rawjson.AppendNumber(p.out, f)
-	p.key.add(epk.Number(f + 0)) // -0 and 0 are the same key
+	p.key.addComponent(epk.Number(f + 0)) // -0 and 0 are the same key
 	return true
 }
 
-// str parses a string after its opening quote.
-func (p *parser) str() (string, bool) {
+// parseString parses a string after its opening quote.
+func (p *parser) parseString() (string, bool) {
 	var b strings.Builder
 	for p.pos < len(p.in) {
 		c := p.in[p.pos]
@@ -150,7 +150,7 @@ func (p *parser) str() (string, bool) {
 			p.pos++
 			return b.String(), true
 		case c == '\\':
-			r, ok := p.escape()
+			r, ok := p.parseEscape()
 			if !ok {
 				return "", false
 			}
@@ -175,8 +175,8 @@ var escapes = map[byte]rune{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'a': '\a', 'v': '\v',
 }
 
-// escape parses an escape, or two escapes that form a surrogate pair.
-func (p *parser) escape() (rune, bool) {
+// parseEscape parses an escape, or two escapes that form a surrogate pair.
+func (p *parser) parseEscape() (rune, bool) {
 	if p.pos+1 == len(p.in) {
 		return 0, false
 	}
@@ -185,7 +185,7 @@ func (p *parser) escape() (rune, bool) {
 		p.pos += 2
 		return r, true
 	}
-	r, ok := p.hex()
+	r, ok := p.parseHex()
 	switch {
 	case !ok:
 		return 0, false
@@ -193,7 +193,7 @@ func (p *parser) escape() (rune, bool) {
 		return utf8.RuneError, true
 	case letter == 'u' && utf16.IsSurrogate(r) && strings.HasPrefix(p.in[p.pos:], `\u`):
 		mark := p.pos
-		low, ok := p.hex()
+		low, ok := p.parseHex()
 		if pair := utf16.DecodeRune(r, low); ok && pair != utf8.RuneError {
 			return pair, true
 		}
@@ -202,8 +202,8 @@ func (p *parser) escape() (rune, bool) {
 	return r, true
 }
 
-// hex parses an escape of hexadecimal digits.
-func (p *parser) hex() (rune, bool) {
+// parseHex parses an escape of hexadecimal digits.
+func (p *parser) parseHex() (rune, bool) {
 	size := map[byte]int{'x': 2, 'u': 4, 'U': 8}[p.in[p.pos+1]]
 	from := p.pos + 2
 	if size == 0 || from+size > len(p.in) {

@@ -15,8 +15,8 @@ func Check(text []byte) (levels int, ok bool) {
 	return s.levels, s.End()
 }
 
-// check checks and skips the value that begins with c.
-func (s *Scanner) check(c byte) {
+// checkValue checks and skips the value that begins with c.
+func (s *Scanner) checkValue(c byte) {
 	switch c {
 	case '"':
 		s.checkString()
@@ -25,13 +25,13 @@ func (s *Scanner) check(c byte) {
 	case '[':
 		s.checkArray()
 	case 't':
-		s.word("true")
+		s.checkWord("true")
 	case 'f':
-		s.word("false")
+		s.checkWord("false")
 	case 'n':
-		s.word("null")
+		s.checkWord("null")
 	default:
-		s.bad = s.bad || !s.number()
+		s.bad = s.bad || !s.checkNumber()
 	}
 }
 
@@ -41,11 +41,11 @@ func (s *Scanner) checkObject() {
 		s.bad = true
 		return
 	}
-	for ok := s.begin('{', '}'); ok; ok = s.next('}') {
-		if s.key(); s.bad {
+	for ok := s.beginNested('{', '}'); ok; ok = s.nextItem('}') {
+		if s.readKey(); s.bad {
 			return
 		}
-		s.check(s.Peek())
+		s.checkValue(s.Peek())
 	}
 }
 
@@ -54,12 +54,12 @@ func (s *Scanner) checkArray() {
 		s.bad = true
 		return
 	}
-	for ok := s.begin('[', ']'); ok; ok = s.next(']') {
-		s.check(s.Peek())
+	for ok := s.beginNested('[', ']'); ok; ok = s.nextItem(']') {
+		s.checkValue(s.Peek())
 	}
 }
 
-func (s *Scanner) word(w string) {
+func (s *Scanner) checkWord(w string) {
 	if len(s.text)-s.pos < len(w) || string(s.text[s.pos:s.pos+len(w)]) != w {
 		s.bad = true
 		return
@@ -67,27 +67,27 @@ func (s *Scanner) word(w string) {
 	s.pos += len(w)
 }
 
-// number checks and skips a number. JSON's grammar is stricter than strconv's: no plus sign, no leading zero, and
+// checkNumber checks and skips a number. JSON's grammar is stricter than strconv's: no plus sign, no leading zero, and
 // digits on both sides of the point.
-func (s *Scanner) number() bool {
-	s.take('-')
-	if !s.take('0') && !s.digits() {
+func (s *Scanner) checkNumber() bool {
+	s.takeByte('-')
+	if !s.takeByte('0') && !s.takeDigits() {
 		return false
 	}
-	if s.take('.') && !s.digits() {
+	if s.takeByte('.') && !s.takeDigits() {
 		return false
 	}
-	if s.take('e') || s.take('E') {
-		if !s.take('+') {
-			s.take('-')
+	if s.takeByte('e') || s.takeByte('E') {
+		if !s.takeByte('+') {
+			s.takeByte('-')
 		}
-		return s.digits()
+		return s.takeDigits()
 	}
 	return true
 }
 
-// take skips c if c is the next byte, and reports whether c was skipped.
-func (s *Scanner) take(c byte) bool {
+// takeByte skips c if c is the next byte, and reports whether c was skipped.
+func (s *Scanner) takeByte(c byte) bool {
 	if s.pos < len(s.text) && s.text[s.pos] == c {
 		s.pos++
 		return true
@@ -95,7 +95,7 @@ func (s *Scanner) take(c byte) bool {
 	return false
 }
 
-func (s *Scanner) digits() bool {
+func (s *Scanner) takeDigits() bool {
 	from := s.pos
 	for s.pos < len(s.text) && '0' <= s.text[s.pos] && s.text[s.pos] <= '9' {
 		s.pos++
@@ -115,7 +115,7 @@ func (s *Scanner) checkString() {
 			s.pos++
 			return
 		case c == '\\':
-			s.bad = !s.escape()
+			s.bad = !s.checkEscape()
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRune(s.text[s.pos:])
 			s.bad = r == utf8.RuneError && n == 1
@@ -127,9 +127,9 @@ func (s *Scanner) checkString() {
 	s.bad = true
 }
 
-// escape checks and skips an escape in a string. As in encoding/json, half of a surrogate pair is accepted; such a
+// checkEscape checks and skips an escape in a string. As in encoding/json, half of a surrogate pair is accepted; such a
 // half is read as U+FFFD.
-func (s *Scanner) escape() bool {
+func (s *Scanner) checkEscape() bool {
 	if s.pos++; s.pos == len(s.text) {
 		return false
 	}

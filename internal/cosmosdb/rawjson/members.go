@@ -6,8 +6,8 @@ import "iter"
 func Members(object []byte) iter.Seq2[Key, []byte] {
 	return func(yield func(Key, []byte) bool) {
 		s := Scanner{text: object}
-		for ok := s.begin('{', '}'); ok; ok = s.next('}') {
-			key := s.key()
+		for ok := s.beginNested('{', '}'); ok; ok = s.nextItem('}') {
+			key := s.readKey()
 			if value := s.Value(); s.bad || !yield(key, value.Of(object)) {
 				return
 			}
@@ -19,7 +19,7 @@ func Members(object []byte) iter.Seq2[Key, []byte] {
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := Scanner{text: array}
-		for ok := s.begin('[', ']'); ok; ok = s.next(']') {
+		for ok := s.beginNested('[', ']'); ok; ok = s.nextItem(']') {
 			if value := s.Value(); s.bad || !yield(value.Of(array)) {
 				return
 			}
@@ -40,8 +40,8 @@ func LookupAt(text []byte, value Span, path ...string) Span {
 		if value = (Span{}); s.Peek() != '{' {
 			return value
 		}
-		for ok := s.begin('{', '}'); ok; ok = s.next('}') {
-			key := s.key()
+		for ok := s.beginNested('{', '}'); ok; ok = s.nextItem('}') {
+			key := s.readKey()
 			if at := s.Value(); !s.bad && key.Is(name) {
 				value = at
 			}
@@ -53,7 +53,7 @@ func LookupAt(text []byte, value Span, path ...string) Span {
 // Element returns the n-th element of an array, or nil.
 func Element(array []byte, n int) []byte {
 	s := Scanner{text: array}
-	for ok := n >= 0 && s.begin('[', ']'); ok; ok = s.next(']') {
+	for ok := n >= 0 && s.beginNested('[', ']'); ok; ok = s.nextItem(']') {
 		if value := s.Value(); n == 0 {
 			return value.Of(array)
 		}

@@ -160,7 +160,7 @@ func checkObject(t *testing.T, text []byte) {
 	for from, key := range Scanning(text) {
 		name, own := string(key.Name()), slices.Clone(text)
 		at := Scan(own, from)
-		at.key()
+		at.readKey()
 		at.Value()
 		object := Span{bytes.IndexByte(own, '{'), bytes.LastIndexByte(own, '}') + 1}
 		if rest := CutMember(own, object, Span{from, at.Pos()}); !json.Valid(rest) ||

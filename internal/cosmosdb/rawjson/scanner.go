@@ -76,9 +76,9 @@ func (s *Scanner) Peek() byte {
 // the value. If the next value is not an object, the scanner becomes bad.
 func (s *Scanner) Object() iter.Seq2[int, Key] {
 	return func(yield func(int, Key) bool) {
-		for ok := s.begin('{', '}'); ok; ok = s.next('}') {
+		for ok := s.beginNested('{', '}'); ok; ok = s.nextItem('}') {
 			from := s.pos
-			key := s.key()
+			key := s.readKey()
 			before := s.pos
 			if s.bad || !yield(from, key) {
 				return
@@ -94,7 +94,7 @@ func (s *Scanner) Object() iter.Seq2[int, Key] {
 func (s *Scanner) Array() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		i := 0
-		for ok := s.begin('[', ']'); ok; ok = s.next(']') {
+		for ok := s.beginNested('[', ']'); ok; ok = s.nextItem(']') {
 			before := s.pos
 			if !yield(i) {
 				return
@@ -112,9 +112,9 @@ func (s *Scanner) Value() Span {
 	c := s.Peek()
 	from := s.pos
 	if s.strict {
-		s.check(c)
+		s.checkValue(c)
 	} else {
-		s.skip(c)
+		s.skipValue(c)
 	}
 	if s.bad {
 		return Span{}
@@ -122,8 +122,8 @@ func (s *Scanner) Value() Span {
 	return Span{from, s.pos}
 }
 
-// begin enters an object or array, and reports whether there is an item.
-func (s *Scanner) begin(first, last byte) bool {
+// beginNested enters an object or array, and reports whether there is an item.
+func (s *Scanner) beginNested(first, last byte) bool {
 	if s.bad || s.Peek() != first {
 		return s.fail()
 	}
@@ -133,17 +133,17 @@ func (s *Scanner) begin(first, last byte) bool {
 	if s.Peek() != last {
 		return s.pos < len(s.text) || s.fail()
 	}
-	return s.leave()
+	return s.leaveNested()
 }
 
-// next moves to the next item, and reports whether there is an item.
-func (s *Scanner) next(last byte) bool {
+// nextItem moves to the next item, and reports whether there is an item.
+func (s *Scanner) nextItem(last byte) bool {
 	if s.bad {
 		return false
 	}
 	switch s.Peek() {
 	case last:
-		return s.leave()
+		return s.leaveNested()
 	case ',':
 		s.pos++
 		s.Peek()
@@ -152,8 +152,8 @@ func (s *Scanner) next(last byte) bool {
 	return s.fail()
 }
 
-// leave leaves an object or array, and returns false: there is no next item.
-func (s *Scanner) leave() bool {
+// leaveNested leaves an object or array, and returns false: there is no next item.
+func (s *Scanner) leaveNested() bool {
 	s.pos++
 	s.depth--
 	return false
@@ -165,8 +165,8 @@ func (s *Scanner) fail() bool {
 	return false
 }
 
-// key reads a name, and skips the colon and white space.
-func (s *Scanner) key() Key {
+// readKey reads a name, and skips the colon and white space.
+func (s *Scanner) readKey() Key {
 	from := s.pos
 	switch {
 	case s.Peek() != '"':
@@ -186,8 +186,8 @@ func (s *Scanner) key() Key {
 	return Key(s.text[from:to])
 }
 
-// skip skips the value that begins with c.
-func (s *Scanner) skip(c byte) {
+// skipValue skips the value that begins with c.
+func (s *Scanner) skipValue(c byte) {
 	switch c {
 	case '"':
 		s.skipString()

@@ -58,22 +58,22 @@ func Compute(me Owner, alive []Owner, most map[Owner]int, leases []Lease) Plan {
 	s := newShares(alive, most, leases)
 	p := Plan{Give: map[int]Owner{}, Waiting: slices.Concat(s.free, s.orphans), Unowned: s.unowned}
 	for _, i := range s.free {
-		if to, ok := s.receiver(i); ok && to == me || leases[i].Overdue && !s.isFull(me, len(p.Take)) {
+		if to, ok := s.pickReceiver(i); ok && to == me || leases[i].Overdue && !s.isFull(me, len(p.Take)) {
 			p.Take = append(p.Take, i)
 		}
 	}
 	for _, i := range s.orphans {
-		if s.preferred(i) == me || leases[i].Overdue {
+		if s.preferredOwner(i) == me || leases[i].Overdue {
 			p.Take = append(p.Take, i)
 		}
 	}
 	for _, from := range s.owners {
-		surplus := s.surplus(from)
+		surplus := s.surplusLeases(from)
 		if from != me {
 			p.Waiting = append(p.Waiting, surplus...)
 		}
 		for _, i := range surplus {
-			to, ok := s.receiver(i)
+			to, ok := s.pickReceiver(i)
 			switch {
 			case !ok:
 			case from == me:
@@ -119,27 +119,27 @@ func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
 		default:
 			s.owned[l.Owner] = append(s.owned[l.Owner], i)
 			counted++
-			s.admit(l.Owner)
+			s.admitForeign(l.Owner)
 		}
 	}
 	slices.SortFunc(s.owners, func(a, b Owner) int {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Epoch, b.Epoch))
 	})
-	s.divide(counted)
+	s.setQuotas(counted)
 	return s
 }
 
-// admit gives a quota to an owner of another kind, which shows no presence. An owner with an epoch and without presence
-// has just died, and the leases will expire.
-func (s *shares) admit(o Owner) {
+// admitForeign gives a quota to an owner of another kind, which shows no presence. An owner with an epoch and without
+// presence has just died, and the leases will expire.
+func (s *shares) admitForeign(o Owner) {
 	if o != (Owner{}) && o.Epoch == "" && !slices.Contains(s.owners, o) {
 		s.owners = append(s.owners, o)
 		s.foreign[o] = true
 	}
 }
 
-// divide sets the quotas: the owners with the most leases keep the larger quotas.
-func (s *shares) divide(leases int) {
+// setQuotas sets the quotas: the owners with the most leases keep the larger quotas.
+func (s *shares) setQuotas(leases int) {
 	s.quota, s.deficit = map[Owner]int{}, map[Owner]int{}
 	byLoad := slices.Clone(s.owners)
 	slices.SortStableFunc(byLoad, func(a, b Owner) int { return cmp.Compare(len(s.owned[b]), len(s.owned[a])) })
@@ -175,9 +175,9 @@ func (s *shares) isFull(o Owner, more int) bool {
 	return limited && len(s.owned[o])+more >= most
 }
 
-// receiver picks the owner with the highest score for a lease, among the owners below their quota that can take leases,
-// and counts the lease for this owner.
-func (s *shares) receiver(lease int) (best Owner, ok bool) {
+// pickReceiver picks the owner with the highest score for a lease, among the owners below their quota that can take
+// leases, and counts the lease for this owner.
+func (s *shares) pickReceiver(lease int) (best Owner, ok bool) {
 	var top uint64
 	for _, o := range s.owners {
 		if s.deficit[o] == 0 || s.foreign[o] {
@@ -193,8 +193,8 @@ func (s *shares) receiver(lease int) (best Owner, ok bool) {
 	return best, ok
 }
 
-// preferred returns the owner with the highest score for a lease.
-func (s *shares) preferred(lease int) (best Owner) {
+// preferredOwner returns the owner with the highest score for a lease.
+func (s *shares) preferredOwner(lease int) (best Owner) {
 	var top uint64
 	for _, o := range s.owners {
 		if score := rendezvous(s.leases[lease].Token, o); !s.foreign[o] && score >= top {
@@ -204,8 +204,8 @@ func (s *shares) preferred(lease int) (best Owner) {
 	return best
 }
 
-// surplus returns an owner's leases above its quota: the leases with the lowest scores.
-func (s *shares) surplus(o Owner) []int {
+// surplusLeases returns an owner's leases above its quota: the leases with the lowest scores.
+func (s *shares) surplusLeases(o Owner) []int {
 	n := len(s.owned[o]) - s.quota[o]
 	if n <= 0 {
 		return nil

@@ -26,8 +26,8 @@ func (a *Absence) Disproved() {
 	a.since = time.Time{}
 }
 
-// lasts notes a read without the container, and reports whether this has lasted for d.
-func (a *Absence) lasts(d time.Duration) bool {
+// lastsFor notes a read without the container, and reports whether this has lasted for d.
+func (a *Absence) lastsFor(d time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.since.IsZero() {
@@ -50,7 +50,7 @@ func (a *Absence) Note(ctx context.Context, source feed.Source, expiration time.
 		a.Disproved()
 		return false
 	}
-	if !a.lasts(expiration) {
+	if !a.lastsFor(expiration) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)

@@ -85,7 +85,7 @@ func (in *Instance) Random(of string) *mathrand.Rand {
 
 // Backoff returns the pause after this many failures in a row.
 func (in *Instance) Backoff(rng *mathrand.Rand, failures int) time.Duration {
-	return in.Options.backoff().After(rng, failures)
+	return in.Options.retryBackoff().After(rng, failures)
 }
 
 // Wake makes the next round begin at once.
@@ -162,7 +162,7 @@ func (in *Instance) Paced(ctx context.Context, rng *mathrand.Rand, lease string,
 		}
 		wait := in.Backoff(rng, failures)
 		if throttled.After > 0 {
-			wait = in.Options.backoff().Asked(rng, throttled.After)
+			wait = in.Options.retryBackoff().Asked(rng, throttled.After)
 		}
 		if pause.For(ctx, wait) != nil {
 			return err

@@ -50,8 +50,10 @@ func (o *Options) Margin() time.Duration { return o.Expiration / 10 }
 // Trust returns how long an owner works on a lease after it began to write the lease.
 func (o *Options) Trust() time.Duration { return o.Expiration - o.Margin() }
 
-// backoff returns the pause before a failed request is repeated.
-func (o *Options) backoff() pause.Backoff { return pause.Backoff{Min: o.RetryMin, Max: o.RetryMax} }
+// retryBackoff returns the pause before a failed request is repeated.
+func (o *Options) retryBackoff() pause.Backoff {
+	return pause.Backoff{Min: o.RetryMin, Max: o.RetryMax}
+}
 
 // CallHook calls a hook, unless it is unset. Its context has the values of that of the run, and does not end.
 func CallHook[E any](in *Instance, hook func(context.Context, E), event E) {

@@ -44,7 +44,7 @@ func (v *View) IsRedundant(lease feed.Record) bool {
 	if lease.State != feed.StateLive || !IsOurs(lease) {
 		return false
 	}
-	others := v.overlapping(lease)
+	others := v.overlappingLeases(lease)
 	if len(others) == 0 || slices.ContainsFunc(others, func(other feed.Record) bool { return !IsOurs(other) }) {
 		return false
 	}
@@ -53,8 +53,8 @@ func (v *View) IsRedundant(lease feed.Record) bool {
 	return len(others) > 0 && len(Holes(lease.Range, others)) == 0
 }
 
-// overlapping returns the other leases with keys in common with a lease.
-func (v *View) overlapping(lease feed.Record) (others []feed.Record) {
+// overlappingLeases returns the other leases with keys in common with a lease.
+func (v *View) overlappingLeases(lease feed.Record) (others []feed.Record) {
 	return v.Where(func(id string, other feed.Record) bool {
 		return id != lease.ID && other.Kind == feed.KindLease && other.State != feed.StateRetired &&
 			other.Range.Overlaps(lease.Range)

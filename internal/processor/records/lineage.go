@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// resolve finds the ranges of old version 0 leases, which contain only the id of their partition; after a split, the
-// range of its descendants.
-func (v *View) resolve(ctx context.Context, records []feed.Record) error {
+// resolveRanges finds the ranges of old version 0 leases, which contain only the id of their partition; after a split,
+// the range of its descendants.
+func (v *View) resolveRanges(ctx context.Context, records []feed.Record) error {
 	var partitions []feed.Partition
 	for i := range records {
 		record := &records[i]

@@ -12,8 +12,9 @@ import (
 // A listing takes time, and news may arrive during the listing. Such news stays, because the listing may be older,
 // unless the listing shows a later write of the same record.
 
-// replace applies a listing and keeps it. asked is our time of the request; now is the store's time of its answer.
-func (v *View) replace(listing map[string]feed.Record, now, asked time.Time) {
+// replaceRecords applies a listing and keeps it. asked is our time of the request; now is the store's time of its
+// answer.
+func (v *View) replaceRecords(listing map[string]feed.Record, now, asked time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for id, at := range v.news {
@@ -48,8 +49,8 @@ func (v *View) Distrust() {
 	v.listed, v.distrusted = time.Time{}, time.Now()
 }
 
-// change replaces a known record by a version written by us or received from a follower.
-func (v *View) change(id string, with func(old feed.Record, known bool) feed.Record) {
+// changeRecord replaces a known record by a version written by us or received from a follower.
+func (v *View) changeRecord(id string, with func(old feed.Record, known bool) feed.Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, known := v.records[id]

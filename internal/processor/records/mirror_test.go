@@ -44,7 +44,7 @@ func TestNewsOutlivesTheListingItOvertakes(t *testing.T) {
 		v.Put(record("ahead", 2, store.Add(2*time.Second)))
 		v.Put(record("late", 2, store.Add(2*time.Second)))
 		v.Drop("gone")
-		v.replace(listing(
+		v.replaceRecords(listing(
 			record("ahead", 1, store), record("late", 3, store.Add(3*time.Second)),
 			record("gone", 1, store), record("gone before", 2, store.Add(time.Second)),
 		), store, asked)
@@ -56,7 +56,7 @@ func TestNewsOutlivesTheListingItOvertakes(t *testing.T) {
 		}
 		asked = time.Now().Add(time.Nanosecond)
 		time.Sleep(time.Second)
-		if v.replace(listing(), store, asked); len(text(v)) != 0 {
+		if v.replaceRecords(listing(), store, asked); len(text(v)) != 0 {
 			t.Errorf("the next listing is empty, and there are %v", text(v))
 		}
 	})
@@ -67,7 +67,7 @@ func TestDistrustOutlivesTheListingItOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := NewView(nil, nil)
 		asked := time.Now()
-		v.replace(listing(), time.Now(), asked)
+		v.replaceRecords(listing(), time.Now(), asked)
 		if !v.Listed().Equal(asked) {
 			t.Errorf("listed %v, want %v", v.Listed(), asked)
 		}
@@ -75,12 +75,12 @@ func TestDistrustOutlivesTheListingItOvertakes(t *testing.T) {
 		if v.Distrust(); !v.Listed().IsZero() {
 			t.Error("trusted though something has contradicted it")
 		}
-		v.replace(listing(), time.Now(), asked)
+		v.replaceRecords(listing(), time.Now(), asked)
 		if !v.Listed().IsZero() {
 			t.Error("trusted again by a listing that was asked for before")
 		}
 		time.Sleep(time.Second)
-		v.replace(listing(), time.Now(), time.Now())
+		v.replaceRecords(listing(), time.Now(), time.Now())
 		if v.Listed().IsZero() {
 			t.Error("distrusted for ever")
 		}
@@ -101,7 +101,7 @@ func TestTheStoresTimeGoesOn(t *testing.T) {
 		if now := v.Now(); !now.Equal(store.Add(time.Minute)) || !v.LastAnswer().Equal(begun) {
 			t.Errorf("it is %v there, and it answered %v", now, v.LastAnswer())
 		}
-		v.replace(listing(), store, begun) // a listing is an answer
+		v.replaceRecords(listing(), store, begun) // a listing is an answer
 		listed := time.Now()
 		time.Sleep(time.Second)
 		if now := v.Now(); !now.Equal(store.Add(time.Second)) || !v.LastAnswer().Equal(listed) {
@@ -114,7 +114,7 @@ func TestTheStoresTimeGoesOn(t *testing.T) {
 func TestARecordIsReplacedKnowingTheOneBefore(t *testing.T) {
 	v := NewView(nil, nil)
 	for version := range 3 {
-		v.change("a", func(old feed.Record, known bool) feed.Record {
+		v.changeRecord("a", func(old feed.Record, known bool) feed.Record {
 			if want := strconv.Itoa(version - 1); known != (version > 0) || known && old.ETag != want {
 				t.Errorf("version %d comes after %q, known %v", version, old.ETag, known)
 			}
@@ -147,7 +147,7 @@ func TestALeaseForAPartOfAnotherHasThePictureListedAnew(t *testing.T) {
 			v := NewView(nil, nil)
 			asked := time.Now().Add(time.Second)
 			time.Sleep(time.Minute)
-			v.replace(listing(
+			v.replaceRecords(listing(
 				feed.Record{ID: "old", Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "40"}},
 				feed.Record{
 					ID: "splitting", Kind: feed.KindLease, Range: feed.Range{Min: "40", Max: "80"},

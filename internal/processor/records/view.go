@@ -60,7 +60,7 @@ func (v *View) List(ctx context.Context, since time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := v.resolve(ctx, records); err != nil {
+	if err := v.resolveRanges(ctx, records); err != nil {
 		return err
 	}
 	byID := make(map[string]feed.Record, len(records))
@@ -71,7 +71,7 @@ func (v *View) List(ctx context.Context, since time.Time) error {
 		}
 		byID[id] = withJudgement(record)
 	}
-	v.replace(byID, now, asked)
+	v.replaceRecords(byID, now, asked)
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (e *missingError) Unwrap() error { return e.error }
 // Put applies a record that was written or received. Put reports whether the record is news: another owner, another
 // state or a new record, and not just a renewal.
 func (v *View) Put(record feed.Record) (news bool) {
-	v.change(record.ID, func(old feed.Record, known bool) feed.Record {
+	v.changeRecord(record.ID, func(old feed.Record, known bool) feed.Record {
 		if record.Kind == feed.KindLease && record.Range.Empty() { // an old lease does not store its range
 			record.Range = old.Range
 		}
@@ -104,7 +104,7 @@ func (v *View) Heard(changed []feed.Record, now time.Time) (news bool) {
 		}
 		news = true
 		isLive := func(l feed.Record) bool { return l.State == feed.StateLive }
-		if record.Kind == feed.KindLease && isLive(record) && slices.ContainsFunc(v.overlapping(record), isLive) {
+		if record.Kind == feed.KindLease && isLive(record) && slices.ContainsFunc(v.overlappingLeases(record), isLive) {
 			v.Distrust()
 		}
 	}

@@ -69,8 +69,8 @@ func newAmbush(rng *rand.Rand) ambush {
 	return a
 }
 
-// meaning names the purpose of an update of a record; seen is the stored record.
-func (i *instance) meaning(seen, record feed.Record) string {
+// purposeOf names the purpose of an update of a record; seen is the stored record.
+func (i *instance) purposeOf(seen, record feed.Record) string {
 	others := seen.Owner != record.Owner || seen.Epoch != record.Epoch
 	switch {
 	case record.Kind != feed.KindLease:
@@ -89,9 +89,9 @@ func (i *instance) meaning(seen, record feed.Record) string {
 	return "renew"
 }
 
-// pass notes that a call of a process has come to a point, and springs the ambush that is
+// springAmbush notes that a call of a process has come to a point, and springs the ambush that is
 // due there, if any.
-func (i *instance) pass(at point, of feed.Range) {
+func (i *instance) springAmbush(at point, of feed.Range) {
 	w := i.world
 	w.mu.Lock()
 	var due *ambush
@@ -111,7 +111,7 @@ func (i *instance) pass(at point, of feed.Range) {
 	w.ledger.note("ambush: %s at %s, phase %d: deed %d", i, at.call, at.phase, due.deed)
 	switch due.deed {
 	case stopIt:
-		i.end()
+		i.stopInOrder()
 	case killIt:
 		i.kill()
 	case mergeIt:

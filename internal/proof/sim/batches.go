@@ -9,9 +9,9 @@ import (
 
 // What a batch must be, before it is handled.
 
-// handed checks a batch against the model: the process has read its changes, its attempt is right and, in a strict
+// checkHanded checks a batch against the model: the process has read its changes, its attempt is right and, in a strict
 // world, it is next and the checkpoint before it is stored.
-func (g *ledger) handed(c *call, by *instance, b *feed.Batch) {
+func (g *ledger) checkHanded(c *call, by *instance, b *feed.Batch) {
 	t := g.model.tenures[place{by, b.LeaseToken}]
 	if t == nil {
 		g.breach("%s got a batch of %s, which it has not acquired", by, b.LeaseToken)
@@ -24,17 +24,17 @@ func (g *ledger) handed(c *call, by *instance, b *feed.Batch) {
 		}
 	}
 	if !g.strict {
-		g.blocked(by, b)
-	} else if g.follow(c, t, b) {
+		g.checkBlocked(by, b)
+	} else if g.followPage(c, t, b) {
 		g.checkStored(c, t, b)
 	}
 	g.checkAttempt(t, by, b)
-	g.called(b)
+	g.countCall(b)
 }
 
-// called counts a call. Each of its changes may have had as many calls as the notes say, but fewer than the number of
-// the batch.
-func (g *ledger) called(b *feed.Batch) {
+// countCall counts a call. Each of its changes may have had as many calls as the notes say, but fewer than the number
+// of the batch.
+func (g *ledger) countCall(b *feed.Batch) {
 	for _, change := range b.Changes {
 		v := versionOf(change)
 		of := transaction{v.key, v.lsn}
@@ -43,10 +43,10 @@ func (g *ledger) called(b *feed.Batch) {
 	}
 }
 
-// follow finds the place of a batch in its page: its changes are the next that the process has read. A page is one
+// followPage finds the place of a batch in its page: its changes are the next that the process has read. A page is one
 // batch, unless some of its changes have failed more often, one of its size took too long, or a transaction went beyond
 // the most.
-func (g *ledger) follow(c *call, t *tenure, b *feed.Batch) bool {
+func (g *ledger) followPage(c *call, t *tenure, b *feed.Batch) bool {
 	by := c.by.(*instance)
 	if t.hand == nil || t.n == len(t.hand.changes) {
 		p := g.model.pageOf(t, reading{by, b.Range}, b)
@@ -90,7 +90,7 @@ func (g *ledger) follow(c *call, t *tenure, b *feed.Batch) bool {
 
 // pageOf is the page that begins with a batch and was read from where the process is.
 func (m *model) pageOf(t *tenure, at reading, b *feed.Batch) *page {
-	from := t.empty()
+	from := t.emptyTokens()
 	for _, p := range slices.Backward(m.pages[at]) {
 		if begins(p.changes, b) && (t.hand == nil && t.root == "" || slices.Contains(from, p.from)) {
 			return p
@@ -145,18 +145,18 @@ func (g *ledger) checkStored(c *call, t *tenure, b *feed.Batch) {
 	}
 	want := t.calls[t.hand.changes[t.n]]
 	counted := stored.Attempts == want || t.manual && stored.Attempts < want
-	if stored.Position.Token == t.hand.before(t.n) && !counted {
+	if stored.Position.Token == t.hand.tokenBefore(t.n) && !counted {
 		g.breach("attempts of %s at %v are %d in the store, want %d", b.LeaseToken, stored.Position, stored.Attempts,
 			want)
 	}
-	if n := t.unstored(stored.Position.Token); !t.manual && n > max(0, t.every-1) {
+	if n := t.countUnstored(stored.Position.Token); !t.manual && n > max(0, t.every-1) {
 		g.breach("checkpoint: %s got the next batch of %s with %d changes done since %v, every %d", c.by, b.LeaseToken,
 			n, stored.Position, t.every)
 	}
 }
 
-// unstored is how many changes are done and come after a stored position.
-func (t *tenure) unstored(stored string) int {
+// countUnstored is how many changes are done and come after a stored position.
+func (t *tenure) countUnstored(stored string) int {
 	t.done = slices.DeleteFunc(t.done, func(lsn int64) bool { return lsn <= lsnOf(stored) })
 	return len(t.done)
 }

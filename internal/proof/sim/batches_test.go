@@ -86,8 +86,8 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := newLedger(feed.LatestVersion, epk.HashV2)
 			by := &instance{name: "a", world: &world{ledger: g}}
-			g.acquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`)})
-			g.read(by, feed.FullRange(), `"2"`, feed.Page{Next: feed.At(`"4"`)})
+			g.noteAcquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`)})
+			g.notePage(by, feed.FullRange(), `"2"`, feed.Page{Next: feed.At(`"4"`)})
 			page := feed.Page{Next: feed.At(`"9"`)}
 			for i, lsn := range []int64{5, 5, 6, 8} {
 				page.Changes = append(page.Changes, feed.Change{
@@ -95,14 +95,14 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 					PartitionKey: `["x"]`,
 				})
 			}
-			g.read(by, feed.FullRange(), `"4"`, page)
+			g.notePage(by, feed.FullRange(), `"4"`, page)
 			batch := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange()}
 			for _, i := range c.batch {
 				batch.Changes = append(batch.Changes, page.Changes[i])
 			}
 			for n := range c.fails {
 				batch.Attempt = n + 1
-				g.end(g.handOver(t.Context(), by, batch), false, nil)
+				g.endCall(g.handOver(t.Context(), by, batch), false, nil)
 			}
 			batch.Attempt = c.number
 			g.handOver(t.Context(), by, batch)
@@ -125,15 +125,18 @@ func TestTheCallsThatALeaseCountsStayWithTheirChange(t *testing.T) {
 		g := newLedger(feed.LatestVersion, epk.HashV2)
 		g.strict = false
 		by := &instance{name: "a", world: &world{ledger: g}}
-		g.acquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`), Attempts: c.lease})
+		g.noteAcquired(by, feed.Lease{
+			Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`),
+			Attempts: c.lease,
+		})
 		page := feed.Page{Next: feed.At(`"9"`), Changes: []feed.Change{
 			{LSN: 5, ID: "a", PartitionKey: `["x"]`},
 			{LSN: 6, ID: "b", PartitionKey: `["y"]`},
 		}}
-		g.read(by, feed.FullRange(), `"2"`, page)
+		g.notePage(by, feed.FullRange(), `"2"`, page)
 		g.noted[versionOf(page.Changes[0])], g.begun[versionOf(page.Changes[1])] = c.noted, 8
 		both := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes, Attempt: 9}
-		g.end(g.handOver(t.Context(), by, both), false, nil)
+		g.endCall(g.handOver(t.Context(), by, both), false, nil)
 		g.handOver(t.Context(), by, &feed.Batch{
 			LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes[:1],
 			Attempt: c.again,
@@ -149,22 +152,22 @@ func TestTheCallsThatALeaseCountsStayWithTheirChange(t *testing.T) {
 func TestACallThatIsCutShortIsNoAttempt(t *testing.T) {
 	g := newLedger(feed.LatestVersion, epk.HashV2)
 	by := &instance{name: "a", world: &world{ledger: g}}
-	g.acquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`), Attempts: 3})
+	g.noteAcquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`), Attempts: 3})
 	page := feed.Page{Next: feed.At(`"9"`), Changes: []feed.Change{{LSN: 5, ID: "a", PartitionKey: `["x"]`}}}
-	g.read(by, feed.FullRange(), `"2"`, page)
+	g.notePage(by, feed.FullRange(), `"2"`, page)
 	batch := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes, Attempt: 4}
 	for cause, attempt := range map[error]int{feed.ErrStopped: 4, feed.ErrLeaseLost: 4} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		batch.Attempt = attempt
 		call := g.handOver(ctx, by, batch)
 		cancel(cause)
-		g.end(call, false, nil)
+		g.endCall(call, false, nil)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	call := g.handOver(ctx, by, batch)
 	cancel(feed.ErrHandlerTimeout)
-	g.end(call, false, nil)
-	if got := g.model.tenures[place{by, "-FF"}].counted(`"2"`); got != 4 || len(g.broken) > 0 {
+	g.endCall(call, false, nil)
+	if got := g.model.tenures[place{by, "-FF"}].callsAfter(`"2"`); got != 4 || len(g.broken) > 0 {
 		t.Errorf("%d calls, broken %v", got, g.broken)
 	}
 }

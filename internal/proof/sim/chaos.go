@@ -42,17 +42,17 @@ func (i *instance) leave() {
 // suffer notes that something is wrong with a process for a while, so that the watch does
 // not blame the processor for it.
 func (i *instance) suffer(until time.Time) {
-	i.world.storm(until)
+	i.world.noteStorm(until)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	i.sound = until
 }
 
-// wait notes that a process waits for an answer. It gives up after a minute and tries
+// noteWait notes that a process waits for an answer. It gives up after a minute and tries
 // again; several such waits in one split are longer than patience.
-func (i *instance) wait(delay time.Duration) {
+func (i *instance) noteWait(delay time.Duration) {
 	until := time.Now().Add(min(delay, time.Minute))
-	i.world.storm(until)
+	i.world.noteStorm(until)
 	if delay < time.Minute/3 {
 		return
 	}
@@ -66,7 +66,7 @@ func (i *instance) wait(delay time.Duration) {
 func (w *world) disturb() {
 	alive := w.living()
 	if len(alive) == 0 {
-		w.start(w.name())
+		w.start(w.drawName())
 		return
 	}
 	if w.weather.foreign && w.isReady() && w.rng.IntN(5) == 0 {
@@ -77,28 +77,28 @@ func (w *world) disturb() {
 	switch w.rng.IntN(10) {
 	case 0, 1:
 		if len(alive) < 6 {
-			w.start(w.name())
+			w.start(w.drawName())
 		}
 	case 2:
 		i.kill()
 	case 3:
-		i.end()
+		i.stopInOrder()
 	case 4:
 		// A reset connection fails at once, a hanging one only with the caller's patience.
 		w.ledger.note("%s is cut off until %s", i, until.Format("15:04:05"))
 		i.suffer(until)
 		hang := w.rng.IntN(2) == 0
-		i.link.set(func(l *link) { l.cut, l.hang = until, hang })
+		i.link.changeState(func(l *link) { l.cut, l.hang = until, hang })
 	case 5:
 		// Unlike a process that is cut off, a frozen one does not notice: its leases expire
 		// while it believes to hold them.
 		w.ledger.note("%s is frozen until %s", i, until.Format("15:04:05"))
 		i.suffer(until)
-		i.link.set(func(l *link) { l.frozen = later(l.frozen, until) })
+		i.link.changeState(func(l *link) { l.frozen = later(l.frozen, until) })
 	case 6:
 		w.ledger.note("%s is throttled until %s", i, until.Format("15:04:05"))
 		i.suffer(until)
-		i.link.set(func(l *link) { l.full = until })
+		i.link.changeState(func(l *link) { l.full = until })
 	case 7:
 		w.split(w.orders)
 		if w.rng.IntN(2) == 0 { // and undo it while the leases follow
@@ -109,7 +109,7 @@ func (w *world) disturb() {
 		w.merge(w.orders)
 	case 9:
 		w.meddle(i)
-		w.box.redrive(w, w.rng)
+		w.box.redriveSome(w, w.rng)
 	}
 }
 
@@ -123,7 +123,7 @@ func (w *world) meddle(i *instance) {
 		}
 	}
 	if w.weather.removal != noRemoval {
-		w.remove()
+		w.removeDocument()
 	}
 	if w.weather.steps {
 		by := time.Duration(w.rng.Int64N(int64(20*time.Minute))) - 10*time.Minute
@@ -162,7 +162,7 @@ func (w *world) splitAt(c *docstore.Container, place string) {
 		if !partition.Range.Holds(place) {
 			continue
 		}
-		w.muddle()
+		w.noteMuddle()
 		w.ledger.note("split of %s %s", c.ID(), partition.Range)
 		if _, err := c.Split(w.ctx, partition.ID); err != nil {
 			w.ledger.fail("split: %v", err)
@@ -177,7 +177,7 @@ func (w *world) mergeAt(c *docstore.Container, place string) {
 	if err != nil || len(partitions) < 2 {
 		return
 	}
-	w.muddle()
+	w.noteMuddle()
 	n := 0
 	for n+2 < len(partitions) && !partitions[n].Range.Holds(place) {
 		n++
@@ -188,11 +188,11 @@ func (w *world) mergeAt(c *docstore.Container, place string) {
 	}
 }
 
-// muddle notes that a .NET host and an instance of ours may replace one lease at once. The
+// noteMuddle notes that a .NET host and an instance of ours may replace one lease at once. The
 // .NET host does not look who owns it, so a range may end with two leases: that is
 // reported, and not repaired. Of the promises it leaves that nothing is lost, and the order
 // of each key.
-func (w *world) muddle() {
+func (w *world) noteMuddle() {
 	if w.weather.foreign {
 		w.ledger.muddled.Store(true)
 	}

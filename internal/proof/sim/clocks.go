@@ -26,8 +26,8 @@ func (k *wall) step(by time.Duration) {
 	k.off += by
 }
 
-// write is the stepped clock's time for a time of the bubble.
-func (k *wall) write(at time.Time) time.Time {
+// toWall is the stepped clock's time for a time of the bubble.
+func (k *wall) toWall(at time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.off == 0 {
@@ -41,8 +41,8 @@ func (k *wall) write(at time.Time) time.Time {
 	return stepped
 }
 
-// written is the bubble's time for a timestamp that this host has written; others stay.
-func (k *wall) written(at time.Time) time.Time {
+// fromWall is the bubble's time for a timestamp that this host has written; others stay.
+func (k *wall) fromWall(at time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if own, known := k.wrote[at.UnixNano()]; known {
@@ -75,8 +75,8 @@ func (s *steps) step(by time.Duration) {
 	s.at, s.offs = append(s.at, time.Now()), append(s.offs, by)
 }
 
-// told is the clock's time at a time of the bubble.
-func (s *steps) told(at time.Time) time.Time {
+// timeAt is the clock's time at a time of the bubble.
+func (s *steps) timeAt(at time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A record keeps the time of the setting under which it was written, however the
@@ -89,36 +89,36 @@ func (s *steps) told(at time.Time) time.Time {
 	return at
 }
 
-// stamped is a record with the time that the clock showed.
-func (s stepping) stamped(record feed.Record, err error) (feed.Record, error) {
+// stampRecord is a record with the time that the clock showed.
+func (s stepping) stampRecord(record feed.Record, err error) (feed.Record, error) {
 	if !record.Updated.IsZero() {
-		record.Updated = s.told(record.Updated)
+		record.Updated = s.timeAt(record.Updated)
 	}
 	return record, err
 }
 
-// all is stamped for several records.
-func (s stepping) all(records []feed.Record) []feed.Record {
+// stampAll is stampRecord for several records.
+func (s stepping) stampAll(records []feed.Record) []feed.Record {
 	for i := range records {
-		records[i], _ = s.stamped(records[i], nil)
+		records[i], _ = s.stampRecord(records[i], nil)
 	}
 	return records
 }
 
 func (s stepping) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
-	return s.all(records), s.told(now), err
+	return s.stampAll(records), s.timeAt(now), err
 }
 
 func (s stepping) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
-	return s.stamped(s.LeaseStore.Create(ctx, record))
+	return s.stampRecord(s.LeaseStore.Create(ctx, record))
 }
 
 func (s stepping) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
-	return s.stamped(s.LeaseStore.Update(ctx, record))
+	return s.stampRecord(s.LeaseStore.Update(ctx, record))
 }
 
 func (s stepping) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	records, next, now, err := s.LeaseStore.(feed.Follower).Follow(ctx, cursor)
-	return s.all(records), next, s.told(now), err
+	return s.stampAll(records), next, s.timeAt(now), err
 }

@@ -41,7 +41,7 @@ func (w *world) startNet() {
 			n.stop()
 		} else {
 			n.kill()
-			w.storm(time.Now().Add(netExpiration))
+			w.noteStorm(time.Now().Add(netExpiration))
 		}
 		return
 	}
@@ -51,7 +51,7 @@ func (w *world) startNet() {
 	w.ledger.note("%s begins", n)
 	h := &nethost.Host{
 		Orders: w.orders, Leases: w.lobby, Prefix: w.unit.Prefix(), Name: n.name, Born: w.start0,
-		Handle: n.handle, Wrote: w.refresh,
+		Handle: n.handleChanges, Wrote: w.refreshModel,
 		Failed: func(err error) { w.ledger.fail("%s: %v", n, err) },
 	}
 	stop, kill := h.Start(w.ctx)
@@ -61,10 +61,10 @@ func (w *world) startNet() {
 	w.net = n
 }
 
-// handle is the delegate of a .NET host.
-func (n *netHost) handle(ctx context.Context, token string, of feed.Range, changes []feed.Change) error {
+// handleChanges is the delegate of a .NET host.
+func (n *netHost) handleChanges(ctx context.Context, token string, of feed.Range, changes []feed.Change) error {
 	c := n.world.ledger.handOverTo(ctx, n, token, of, changes)
 	err := pause.For(ctx, time.Duration(1+len(changes))*5*time.Millisecond)
-	n.world.ledger.end(c, err == nil, c.changes)
+	n.world.ledger.endCall(c, err == nil, c.changes)
 	return err
 }

@@ -30,15 +30,15 @@ func (i *instance) Handle(ctx context.Context, b *feed.Batch) error {
 	i.world.inTurn(i, b)
 	ok := false
 	var done []feed.Change
-	defer func() { i.world.ledger.end(c, ok, done) }()
-	i.link.thaw(ctx)
-	i.pass(point{"handle", before}, b.Range)
+	defer func() { i.world.ledger.endCall(c, ok, done) }()
+	i.link.awaitThaw(ctx)
+	i.springAmbush(point{"handle", before}, b.Range)
 	d := i.world.dice()
-	said, err := i.attempt(ctx, d, b)
-	i.link.thaw(ctx)
-	i.pass(point{"handle", after}, b.Range)
+	said, err := i.attemptBatch(ctx, d, b)
+	i.link.awaitThaw(ctx)
+	i.springAmbush(point{"handle", after}, b.Range)
 	if err == nil && i.opts.Manual {
-		if err = i.mark(ctx, d, b, c); err != nil {
+		if err = i.checkpointByHand(ctx, d, b, c); err != nil {
 			said = nil
 		}
 	}
@@ -46,8 +46,8 @@ func (i *instance) Handle(ctx context.Context, b *feed.Batch) error {
 	return err
 }
 
-// handle takes its time, and fails now and then. In calm weather it does neither.
-func (i *instance) handle(ctx context.Context, d *rand.Rand) error {
+// pauseOrFail takes its time, and fails now and then. In calm weather it does neither.
+func (i *instance) pauseOrFail(ctx context.Context, d *rand.Rand) error {
 	switch {
 	case i.world.isCalm():
 		return pause.For(ctx, time.Millisecond)
@@ -66,10 +66,10 @@ func (i *instance) handle(ctx context.Context, d *rand.Rand) error {
 // deafTime is how long a handler goes on at most after its context has ended.
 const deafTime = 15 * time.Second
 
-// mark checkpoints a batch by hand: at once, and sometimes fails all the same; or from
+// checkpointByHand checkpoints a batch by hand: at once, and sometimes fails all the same; or from
 // another goroutine much later, when batches that came after it may be checkpointed
 // already.
-func (i *instance) mark(ctx context.Context, d *rand.Rand, b *feed.Batch, c *call) error {
+func (i *instance) checkpointByHand(ctx context.Context, d *rand.Rand, b *feed.Batch, c *call) error {
 	if i.world.isCalm() || d.IntN(3) == 0 {
 		if err := i.checkpoint(ctx, b, c); err != nil {
 			return err
@@ -100,11 +100,11 @@ func (i *instance) mark(ctx context.Context, d *rand.Rand, b *feed.Batch, c *cal
 func (i *instance) checkpoint(ctx context.Context, b *feed.Batch, c *call) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	i.world.ledger.asks(c)
+	i.world.ledger.noteAsked(c)
 	err := b.Checkpoint(ctx)
 	i.world.ledger.note("%s checkpoints %s from LSN %d: %v", i, b.LeaseToken, b.Changes[0].LSN, err)
 	if err == nil {
-		i.world.ledger.saved(c)
+		i.world.ledger.checkSaved(c)
 	}
 	if errors.Is(err, feed.ErrLeaseLost) || errors.Is(err, feed.ErrHandlerTimeout) {
 		return nil

@@ -71,8 +71,8 @@ const (
 // never is when an answer comes that does not come.
 const never = math.MaxInt64
 
-// see is a lease store whose requests are recorded.
-func (h *history) see(by *instance, s feed.LeaseStore) feed.LeaseStore {
+// recordRequests is a lease store whose requests are recorded.
+func (h *history) recordRequests(by *instance, s feed.LeaseStore) feed.LeaseStore {
 	if f, pushed := s.(followed); pushed {
 		return seenFollowed{seen{h, by, f}}
 	}
@@ -92,7 +92,7 @@ type seenFollowed struct{ seen }
 // List records a listing as a read of every lease at once: of those that it does not show, too,
 // which must have been absent.
 func (s seen) List(ctx context.Context) ([]feed.Record, time.Time, error) {
-	q := s.h.ask(s.by, list, feed.Record{})
+	q := s.h.noteRequest(s.by, list, feed.Record{})
 	records, now, err := s.store.List(ctx)
 	q.listed = map[string]feed.Record{}
 	for _, record := range records {
@@ -100,20 +100,20 @@ func (s seen) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 			q.listed[record.Token] = record
 		}
 	}
-	s.h.sight(records)
-	s.h.answer(q, "", err)
+	s.h.noteSight(records)
+	s.h.noteAnswer(q, "", err)
 	return records, now, err
 }
 
 // Follow may show old records: it is no listing, but it does prove that they were written.
 func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	records, next, now, err := s.store.(feed.Follower).Follow(ctx, cursor)
-	s.h.sight(records)
+	s.h.noteSight(records)
 	return records, next, now, err
 }
 
-// sight records that somebody was shown some leases.
-func (h *history) sight(records []feed.Record) {
+// noteSight records that somebody was shown some leases.
+func (h *history) noteSight(records []feed.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
@@ -125,28 +125,28 @@ func (h *history) sight(records []feed.Record) {
 }
 
 func (s seen) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
-	q := s.h.ask(s.by, create, record)
+	q := s.h.noteRequest(s.by, create, record)
 	got, err := s.store.Create(ctx, record)
-	s.h.answer(q, got.ETag, err)
+	s.h.noteAnswer(q, got.ETag, err)
 	return got, err
 }
 
 func (s seen) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
-	q := s.h.ask(s.by, update, record)
+	q := s.h.noteRequest(s.by, update, record)
 	got, err := s.store.Update(ctx, record)
-	s.h.answer(q, got.ETag, err)
+	s.h.noteAnswer(q, got.ETag, err)
 	return got, err
 }
 
 func (s seen) Delete(ctx context.Context, record feed.Record) error {
-	q := s.h.ask(s.by, remove, record)
+	q := s.h.noteRequest(s.by, remove, record)
 	err := s.store.Delete(ctx, record)
-	s.h.answer(q, "", err)
+	s.h.noteAnswer(q, "", err)
 	return err
 }
 
-// ask records that a request is sent.
-func (h *history) ask(by *instance, v verb, record feed.Record) *request {
+// noteRequest records that a request is sent.
+func (h *history) noteRequest(by *instance, v verb, record feed.Record) *request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
@@ -163,9 +163,9 @@ func (h *history) ask(by *instance, v verb, record feed.Record) *request {
 	return q
 }
 
-// answer records the answer that a sender gets. An error of the network says nothing about
+// noteAnswer records the answer that a sender gets. An error of the network says nothing about
 // the outcome.
-func (h *history) answer(q *request, etag string, err error) {
+func (h *history) noteAnswer(q *request, etag string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++

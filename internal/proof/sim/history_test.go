@@ -180,23 +180,23 @@ func TestAHistoryOfALeaseIsRightOrWrong(t *testing.T) {
 func TestALateDeleteIsExplained(t *testing.T) {
 	h := &history{owners: map[*instance]owner{hostA: {"a", "a1"}}}
 	l := lease(hostA, "1", 1)
-	made := h.ask(hostA, create, l)
+	made := h.noteRequest(hostA, create, l)
 	l.ETag = "1"
-	h.answer(made, l.ETag, nil)
+	h.noteAnswer(made, l.ETag, nil)
 	for i, records := range [][]feed.Record{{l}, {l}, nil} {
-		looking := h.ask(hostB, list, feed.Record{})
+		looking := h.noteRequest(hostB, list, feed.Record{})
 		looking.listed = map[string]feed.Record{}
 		for _, r := range records {
 			looking.listed[r.Token] = r
 		}
-		h.sight(records)
-		h.answer(looking, "", nil)
+		h.noteSight(records)
+		h.noteAnswer(looking, "", nil)
 		if i == 0 {
-			h.ask(hostA, remove, l) // never answered
+			h.noteRequest(hostA, remove, l) // never answered
 		}
 	}
 	g := newLedger(feed.LatestVersion, 0)
-	if h.check(g); len(g.broken) > 0 {
+	if h.checkHistories(g); len(g.broken) > 0 {
 		t.Error(g.broken)
 	}
 }

@@ -46,7 +46,7 @@ func (i *instance) isForeign() bool { return false }
 func (w *world) start(name string) {
 	i := &instance{name: name, world: w, sound: time.Now()}
 	i.link = &link{by: i, rng: w.fork(), skew: time.Duration(w.rng.Int64N(int64(10*time.Minute))) - 5*time.Minute}
-	i.opts = w.options(i)
+	i.opts = w.optionsOf(i)
 	i.ctx, i.stop = context.WithCancel(w.ctx)
 	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), i, i.opts)
 	if err != nil {
@@ -66,12 +66,12 @@ func (w *world) start(name string) {
 		if err != nil && !i.isDead() {
 			w.ledger.fail("run %s: %v", i, err)
 		}
-		i.returned()
+		i.checkReturned()
 	})
 }
 
-// options are those of a new process.
-func (w *world) options(i *instance) changefeed.Options {
+// optionsOf are those of a new process.
+func (w *world) optionsOf(i *instance) changefeed.Options {
 	o := changefeed.Options{
 		Instance: i.name, Mode: w.mode, Start: w.start0, MaxItems: 1 + w.rng.IntN(20), MinLeases: w.minLeases,
 		Manual: w.weather.manual, Drain: defaultDrain, Expiration: defaultExpiration, Acquire: defaultAcquire,
@@ -79,9 +79,9 @@ func (w *world) options(i *instance) changefeed.Options {
 		Hooks: changefeed.Hooks{
 			Ready:    w.markReady,
 			Begun:    func(_ context.Context, u feed.NewUnit) { w.ledger.note("%s begins the unit: %+v", i, u) },
-			Acquired: i.acquired,
-			Released: i.released,
-			Outage:   i.outage,
+			Acquired: i.noteAcquired,
+			Released: i.noteReleased,
+			Outage:   i.noteOutage,
 			Error:    func(_ context.Context, err *feed.Error) { w.ledger.note("%s: %v", i, err) },
 			Parked:   func(_ context.Context, l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
@@ -95,7 +95,7 @@ func (w *world) options(i *instance) changefeed.Options {
 	if every := w.rng.IntN(2) * w.rng.IntN(30); !o.Manual {
 		o.CheckpointItems = every
 	}
-	w.weather.intervals(w.rng, &o)
+	w.weather.drawIntervals(w.rng, &o)
 	return o
 }
 
@@ -107,29 +107,29 @@ const (
 	defaultRenew      = 17 * time.Second
 )
 
-// acquired notes that the process has begun to work on a lease.
-func (i *instance) acquired(_ context.Context, lease feed.Lease) {
-	i.world.ledger.acquired(i, lease)
+// noteAcquired notes that the process has begun to work on a lease.
+func (i *instance) noteAcquired(_ context.Context, lease feed.Lease) {
+	i.world.ledger.noteAcquired(i, lease)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	i.held++
 }
 
-// released notes that it has ended.
-func (i *instance) released(_ context.Context, lease feed.Lease, why feed.Reason) {
-	i.world.ledger.released(i, lease, why)
+// noteReleased notes that it has ended.
+func (i *instance) noteReleased(_ context.Context, lease feed.Lease, why feed.Reason) {
+	i.world.ledger.noteReleased(i, lease, why)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	i.held--
 }
 
-// returned checks that Run has returned in time after the process was asked to stop. A
+// checkReturned checks that Run has returned in time after the process was asked to stop. A
 // frozen process does not move, so the time of that does not count.
-func (i *instance) returned() {
+func (i *instance) checkReturned() {
 	i.world.mu.Lock()
 	since := i.stopped
 	i.world.mu.Unlock()
-	if thawed := i.link.thawed(); thawed.After(since) {
+	if thawed := i.link.thawsAt(); thawed.After(since) {
 		since = thawed
 	}
 	const slack = time.Second
@@ -158,13 +158,13 @@ func (w *world) leasesOf(i *instance) feed.LeaseStore {
 	}
 	l := leases{i.link, store}
 	if w.push {
-		return w.history.see(i, followed{l})
+		return w.history.recordRequests(i, followed{l})
 	}
-	return w.history.see(i, l)
+	return w.history.recordRequests(i, l)
 }
 
-// end stops a process in good order.
-func (i *instance) end() {
+// stopInOrder stops a process in good order.
+func (i *instance) stopInOrder() {
 	i.world.ledger.note("%s is stopped", i)
 	i.leave()
 	i.stop()
@@ -175,7 +175,7 @@ func (i *instance) end() {
 func (i *instance) kill() {
 	i.world.ledger.note("%s is killed", i)
 	i.dead.Store(true)
-	i.link.set(func(l *link) { l.dead = true })
+	i.link.changeState(func(l *link) { l.dead = true })
 	i.leave()
 	i.stop()
 }

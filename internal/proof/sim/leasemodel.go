@@ -47,15 +47,15 @@ type content struct {
 	stamp    int64
 }
 
-// untouched reports a lease that nobody has taken. It may be left over from a late create:
+// isUntouched reports a lease that nobody has taken. It may be left over from a late create:
 // then whoever sees that others cover its range removes it.
-func (r record) untouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
+func (r record) isUntouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
 
 // mayBecome reports whether anybody may write a record over this one: to remove it without the right to delete, to
 // adopt it because its create was late, or to make it anew as after a delete.
 func (r record) mayBecome(next record) bool {
-	removed, again := next.state == feed.StateRetired, next.untouched() && next.token == r.token
-	return r.untouched() && (removed || again) || r.state == feed.StateRetired && next.state == feed.StateLive
+	removed, again := next.state == feed.StateRetired, next.isUntouched() && next.token == r.token
+	return r.isUntouched() && (removed || again) || r.state == feed.StateRetired && next.state == feed.StateLive
 }
 
 // contentOf is the content of a lease.
@@ -78,9 +78,9 @@ type look struct {
 	present bool
 }
 
-// check examines the history of each lease, and reports those that are wrong to the ledger.
+// checkHistories examines the history of each lease, and reports those that are wrong to the ledger.
 // A write without an answer is known to have arrived if somebody was shown its content.
-func (h *history) check(g *ledger) {
+func (h *history) checkHistories(g *ledger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	shown := map[content]sight{}
@@ -125,7 +125,7 @@ func explain(looks []*look) fmt.Stringer {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{record{}} },
 		Step: func(state, input, _ any) (next []any) {
-			for _, r := range input.(*look).after(state.(record)) {
+			for _, r := range input.(*look).statesAfter(state.(record)) {
 				next = append(next, r)
 			}
 			return next
@@ -161,10 +161,10 @@ func (l *look) String() string {
 		l.by, l.begun.Format("15:04:05.000"), what, contentOf(l.sent), contentOf(l.shown), how)
 }
 
-// after lists the states that the lease can have after a request that found it as r: none, if
+// statesAfter lists the states that the lease can have after a request that found it as r: none, if
 // the answer cannot be. A write without an answer may have been carried out or not.
-func (l *look) after(r record) []record {
-	next, allowed := l.effect(r)
+func (l *look) statesAfter(r record) []record {
+	next, allowed := l.recordAfter(r)
 	switch {
 	case allowed && l.ending == done:
 		return []record{next}
@@ -176,23 +176,23 @@ func (l *look) after(r record) []record {
 	return nil
 }
 
-// effect is the record after the request was carried out, and whether that may happen to r.
-func (l *look) effect(r record) (next record, allowed bool) {
+// recordAfter is the record after the request was carried out, and whether that may happen to r.
+func (l *look) recordAfter(r record) (next record, allowed bool) {
 	switch l.verb {
 	case create:
-		return l.stored(), !r.there
+		return l.storedRecord(), !r.there
 	case update:
-		next, allowed = l.writes(r)
-		return next, allowed && l.fits(r)
+		next, allowed = l.updatedRecord(r)
+		return next, allowed && l.meetsCondition(r)
 	case remove:
-		return record{}, l.fits(r) && (r.owner == l.me || r.untouched())
+		return record{}, l.meetsCondition(r) && (r.owner == l.me || r.isUntouched())
 	}
 	return r, l.present == r.there && (!r.there || contentOf(l.shown) == r.content && l.shown.ETag == r.etag)
 }
 
-// fits reports whether the condition of a write holds: that nothing is there, or the version
+// meetsCondition reports whether the condition of a write holds: that nothing is there, or the version
 // that its sender has seen.
-func (l *look) fits(r record) bool {
+func (l *look) meetsCondition(r record) bool {
 	if l.verb == create {
 		return !r.there
 	}
@@ -205,24 +205,24 @@ func (l *look) isRefused(r record) bool {
 	case unknown:
 		return true
 	case conflict:
-		return r.there && !l.fits(r)
+		return r.there && !l.meetsCondition(r)
 	case missing:
 		return !r.there
 	}
 	return false
 }
 
-// stored is the record that the request's write leaves.
-func (l *look) stored() record {
+// storedRecord is the record that the request's write leaves.
+func (l *look) storedRecord() record {
 	return record{
 		content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(),
 		valid: int64(l.sent.Expiration),
 	}
 }
 
-// writes is the record after an update, and whether its writer may have made it of r.
-func (l *look) writes(r record) (next record, allowed bool) {
-	next = l.stored()
+// updatedRecord is the record after an update, and whether its writer may have made it of r.
+func (l *look) updatedRecord(r record) (next record, allowed bool) {
+	next = l.storedRecord()
 	barred := r.barred
 	again := r.by == l.by && next.owner == r.owner && next.token == r.token // a release whose answer was lost
 	if r.mayBecome(next) {

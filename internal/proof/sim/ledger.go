@@ -141,9 +141,9 @@ func (g *ledger) fail(format string, args ...any) {
 	g.breach(format, args...)
 }
 
-// wrote records an acknowledged write. In latest-version mode it replaces the older
+// noteWrite records an acknowledged write. In latest-version mode it replaces the older
 // versions of the item, which need not be delivered any more; after a delete none need.
-func (g *ledger) wrote(key feed.PartitionKey, id string, lsn int64, deleted bool) {
+func (g *ledger) noteWrite(key feed.PartitionKey, id string, lsn int64, deleted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.written++
@@ -162,12 +162,12 @@ func (g *ledger) wrote(key feed.PartitionKey, id string, lsn int64, deleted bool
 	}
 	g.items[key][id] = append(g.items[key][id], v)
 	if !g.handled[v] {
-		g.open[v] = entry{g.place(key), time.Now()}
+		g.open[v] = entry{g.placeOf(key), time.Now()}
 	}
 }
 
-// place is the effective partition key of a key.
-func (g *ledger) place(key feed.PartitionKey) string {
+// placeOf is the effective partition key of a key.
+func (g *ledger) placeOf(key feed.PartitionKey) string {
 	parts, err := pkey.Parse(string(key))
 	if err != nil {
 		g.breach("key %s: %v", key, err)
@@ -190,8 +190,8 @@ func (g *ledger) handOver(ctx context.Context, by *instance, b *feed.Batch) *cal
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN,
 		b.Attempt)
-	g.handed(made, by, b)
-	g.hand(made)
+	g.checkHanded(made, by, b)
+	g.checkHandover(made)
 	return made
 }
 
@@ -206,13 +206,13 @@ func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of f
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d", by, token, len(changes), changes[0].LSN)
-	g.hand(made)
+	g.checkHandover(made)
 	return made
 }
 
-// hand checks that no other process is at work on the same keys, and that no earlier change
+// checkHandover checks that no other process is at work on the same keys, and that no earlier change
 // of a key is still open.
-func (g *ledger) hand(made *call) {
+func (g *ledger) checkHandover(made *call) {
 	by := made.by
 	for other := range g.calls {
 		if other.by != by && !other.by.isDead() && other.ctx.Err() == nil && other.of.Overlaps(made.of) &&
@@ -238,7 +238,7 @@ func (g *ledger) hand(made *call) {
 // know that.
 func (g *ledger) isAside(token string, v version) bool {
 	note := g.noteOf(g.model.leases[token].Record)
-	return note.keeps(v)
+	return note.keepsAside(v)
 }
 
 // mayMeet reports whether a process may begin on a range while another is at work there: a
@@ -252,8 +252,8 @@ func (g *ledger) mayMeet(comer, holder *call) bool {
 
 func versionOf(c feed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
 
-// end records that a call has returned and, with success, its changes as handled.
-func (g *ledger) end(c *call, ok bool, done []feed.Change) {
+// endCall records that a call has returned and, with success, its changes as handled.
+func (g *ledger) endCall(c *call, ok bool, done []feed.Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, c)
@@ -263,7 +263,7 @@ func (g *ledger) end(c *call, ok bool, done []feed.Change) {
 	if c.by.isDead() {
 		return
 	}
-	c.tenure.returned(c, ok)
+	c.tenure.noteReturned(c, ok)
 	if !ok {
 		for _, change := range c.changes {
 			g.failed[versionOf(change)] = true
@@ -286,21 +286,21 @@ func (g *ledger) end(c *call, ok bool, done []feed.Change) {
 			g.again++
 		}
 		if !c.tenure.manual {
-			g.done(v)
+			g.markDone(v)
 		}
 	}
 }
 
 func (g *ledger) isOpen(v version) bool { _, open := g.open[v]; return open }
 
-// done notes that a version was handled.
-func (g *ledger) done(v version) {
+// markDone notes that a version was handled.
+func (g *ledger) markDone(v version) {
 	g.handled[v] = true
 	delete(g.open, v)
 }
 
-// owed lists the changes that were written and never handled.
-func (g *ledger) owed() (missing []string) {
+// listOwed lists the changes that were written and never handled.
+func (g *ledger) listOwed() (missing []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for v := range g.open {

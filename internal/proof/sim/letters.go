@@ -31,10 +31,10 @@ func isPoison(v version) bool {
 	return h.Sum64()%23 == 0
 }
 
-// attempt fails on some changes of a batch in one of the ways that a handler may, and says
+// attemptBatch fails on some changes of a batch in one of the ways that a handler may, and says
 // which of them are done. In calm weather all are.
-func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *feed.Batch) (done []feed.Change, err error) {
-	if err := i.handle(ctx, d); err != nil {
+func (i *instance) attemptBatch(ctx context.Context, d *rand.Rand, b *feed.Batch) (done []feed.Change, err error) {
+	if err := i.pauseOrFail(ctx, d); err != nil {
 		return nil, err
 	}
 	if i.world.isCalm() || i.opts.OnFailure.MaxAttempts == 0 {
@@ -101,7 +101,7 @@ func (s letters) Put(ctx context.Context, l feed.DeadLetter) error {
 			s.box.mu.Unlock()
 			// Noted on the far side, when the letter is kept: the answer may get lost, and
 			// then the change is parked again.
-			s.g.parked(s.by, l)
+			s.g.noteParked(s.by, l)
 			return struct{}{}, nil
 		})
 	return err
@@ -115,7 +115,7 @@ func (s letters) Remove(ctx context.Context, key feed.PartitionKey, id string) e
 			delete(s.box.letters, nameOf(key, id))
 			s.box.mu.Unlock()
 			if there {
-				s.g.unparked(s.by, l)
+				s.g.checkUnparked(s.by, l)
 			}
 			return struct{}{}, nil
 		})
@@ -126,7 +126,7 @@ func (s letters) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[f
 	return func(yield func(feed.DeadLetter, error) bool) {
 		found, err := carry(ctx, s.link, parcel{call: "letters", of: feed.FullRange(), fate: s.fateInBox()},
 			func(context.Context) ([]feed.DeadLetter, error) {
-				return s.box.of(key), nil
+				return s.box.lettersOf(key), nil
 			})
 		if err != nil {
 			yield(feed.DeadLetter{}, err)
@@ -140,8 +140,8 @@ func (s letters) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[f
 	}
 }
 
-// of lists the letters of a key, or all, in their order.
-func (b *box) of(key feed.PartitionKey) (found []feed.DeadLetter) {
+// lettersOf lists the letters of a key, or all, in their order.
+func (b *box) lettersOf(key feed.PartitionKey) (found []feed.DeadLetter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range b.letters {
@@ -161,9 +161,9 @@ func (b *box) of(key feed.PartitionKey) (found []feed.DeadLetter) {
 	return found
 }
 
-// parked notes that a change is among the dead letters: it is over, if it was one that
+// noteParked notes that a change is among the dead letters: it is over, if it was one that
 // handlers have failed on or if its key is held.
-func (g *ledger) parked(by *instance, l feed.DeadLetter) {
+func (g *ledger) noteParked(by *instance, l feed.DeadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := versionOf(l.Change)
@@ -185,10 +185,10 @@ func (g *ledger) parked(by *instance, l feed.DeadLetter) {
 	delete(g.open, v)
 }
 
-// blocked checks that a process that has noted in its lease that it holds a key hands nothing of it over, before
+// checkBlocked checks that a process that has noted in its lease that it holds a key hands nothing of it over, before
 // somebody has asked for that. What came before the first letter may come again, after a crash. A note counts for its
 // position alone: another kind of processor moves that and knows nothing of the note.
-func (g *ledger) blocked(by *instance, b *feed.Batch) {
+func (g *ledger) checkBlocked(by *instance, b *feed.Batch) {
 	stored := g.model.leases[b.LeaseToken]
 	note := stored.Properties[notes.HeldProperty]
 	if stored.by != by || b.Redriven || note == "" {
@@ -206,9 +206,9 @@ func (g *ledger) blocked(by *instance, b *feed.Batch) {
 	}
 }
 
-// redrive has some letters handled again, or keys released.
-func (b *box) redrive(w *world, dice *rand.Rand) {
-	found := b.of("")
+// redriveSome has some letters handled again, or keys released.
+func (b *box) redriveSome(w *world, dice *rand.Rand) {
+	found := b.lettersOf("")
 	if len(found) == 0 || !w.isReady() {
 		return
 	}
@@ -216,11 +216,11 @@ func (b *box) redrive(w *world, dice *rand.Rand) {
 	// Drawn here and not in the goroutine, so that a seed always draws in the same
 	// order.
 	release := dice.IntN(2) == 0
-	w.tasks.Go(func() { _ = b.ask(w, l, release) })
+	w.tasks.Go(func() { _ = b.redriveOrRelease(w, l, release) })
 }
 
-// ask asks for a letter to be handled again, or for its key to be released.
-func (b *box) ask(w *world, l feed.DeadLetter, release bool) error {
+// redriveOrRelease asks for a letter to be handled again, or for its key to be released.
+func (b *box) redriveOrRelease(w *world, l feed.DeadLetter, release bool) error {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Minute)
 	defer cancel()
 	key := l.Change.PartitionKey
@@ -249,11 +249,11 @@ func (b *box) has(l feed.DeadLetter) bool {
 	return there
 }
 
-// empty has every letter handled again in calm weather, when no handler fails.
-func (b *box) empty(w *world) {
+// redriveAll has every letter handled again in calm weather, when no handler fails.
+func (b *box) redriveAll(w *world) {
 	for range 5 {
-		for _, l := range b.of("") {
-			if err := b.ask(w, l, l.Disposition == feed.DispositionHeld); err != nil &&
+		for _, l := range b.lettersOf("") {
+			if err := b.redriveOrRelease(w, l, l.Disposition == feed.DispositionHeld); err != nil &&
 				!errors.Is(err, context.Canceled) {
 				w.ledger.fail("letter %s %s: %v", l.Change.PartitionKey, l.ID, err)
 				return
@@ -264,7 +264,7 @@ func (b *box) empty(w *world) {
 		}
 		_ = pause.For(w.ctx, time.Second)
 	}
-	for _, l := range b.of("") {
+	for _, l := range b.lettersOf("") {
 		w.ledger.fail("letter %s %s (%s) is left", l.Change.PartitionKey, l.ID, l.Disposition)
 	}
 }

@@ -48,9 +48,9 @@ const (
 	slowReply = 2 * time.Minute
 )
 
-// fate draws the lot of a request. The outages of the instance come before chance. Even a
+// drawFate draws the lot of a request. The outages of the instance come before chance. Even a
 // sound request takes some milliseconds each way, so that requests overtake each other.
-func (l *link) fate() fate {
+func (l *link) drawFate() fate {
 	calm := l.by.world.isCalm()
 	slow := l.by.world.weather.slow
 	l.mu.Lock()
@@ -87,7 +87,7 @@ func (l *link) fate() fate {
 // fateOfWrite draws the lot of a write. The creations of leases are few, and those whose
 // callers have given up can do the most harm, so they are late more often.
 func (l *link) fateOfWrite(call string) fate {
-	f := l.fate()
+	f := l.drawFate()
 	if !l.by.world.weather.late || l.by.world.isCalm() || f.err != nil {
 		return f
 	}
@@ -108,15 +108,15 @@ func (l *link) fateOfWrite(call string) fate {
 // upTo is a random time below d.
 func (l *link) upTo(d time.Duration) time.Duration { return time.Duration(l.rng.Int64N(int64(d))) }
 
-// set changes the state of the link.
-func (l *link) set(edit func(*link)) {
+// changeState changes the state of the link.
+func (l *link) changeState(edit func(*link)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	edit(l)
 }
 
-// thawed is when the instance moves again.
-func (l *link) thawed() time.Time {
+// thawsAt is when the instance moves again.
+func (l *link) thawsAt() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.frozen
@@ -135,7 +135,7 @@ type parcel struct {
 func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	f := q.fate
-	at := func(p phase) { l.by.pass(point{q.call, p}, q.of) }
+	at := func(p phase) { l.by.springAmbush(point{q.call, p}, q.of) }
 	act := func(ctx context.Context) (T, error) {
 		at(going)
 		got, err := do(ctx)
@@ -161,11 +161,11 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 		return none, f.err
 	}
 	got, err := act(ctx)
-	l.by.wait(f.after)
+	l.by.noteWait(f.after)
 	if waited := pause.For(ctx, f.after); waited != nil {
 		return none, waited
 	}
-	l.thaw(ctx)
+	l.awaitThaw(ctx)
 	at(after)
 	if f.lost && err == nil {
 		return none, errNetwork
@@ -173,10 +173,10 @@ func carry[T any](ctx context.Context, l *link, q parcel, do func(context.Contex
 	return got, err
 }
 
-// thaw holds an answer back while the instance is frozen. The end of the caller's context does
+// awaitThaw holds an answer back while the instance is frozen. The end of the caller's context does
 // not help: a frozen process does not see that either.
-func (l *link) thaw(ctx context.Context) {
-	if wait := time.Until(l.thawed()); wait > 0 {
+func (l *link) awaitThaw(ctx context.Context) {
+	if wait := time.Until(l.thawsAt()); wait > 0 {
 		_ = pause.For(context.WithoutCancel(ctx), wait)
 	}
 }
@@ -187,8 +187,8 @@ func late[T any](ctx context.Context, l *link, delay time.Duration, do func(cont
 		got T
 		err error
 	}
-	l.by.wait(delay)
-	l.by.world.storm(time.Now().Add(delay)) // it may have its effect when nobody waits any more
+	l.by.noteWait(delay)
+	l.by.world.noteStorm(time.Now().Add(delay)) // it may have its effect when nobody waits any more
 	answers := make(chan answer, 1)
 	time.AfterFunc(delay, func() {
 		got, err := do(context.WithoutCancel(ctx))

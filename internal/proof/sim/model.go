@@ -49,16 +49,16 @@ type page struct {
 	changes    []version
 }
 
-// before is the token before the nth change: that of the page, or the LSN of the transaction before.
-func (p *page) before(n int) string {
+// tokenBefore is the token before the nth change: that of the page, or the LSN of the transaction before.
+func (p *page) tokenBefore(n int) string {
 	if n == 0 {
 		return p.from
 	}
-	return p.after(n)
+	return p.tokenAfter(n)
 }
 
-// after is the token after the first n changes.
-func (p *page) after(n int) string {
+// tokenAfter is the token after the first n changes.
+func (p *page) tokenAfter(n int) string {
 	if n == len(p.changes) {
 		return p.next
 	}
@@ -123,8 +123,8 @@ func newTenure(by *instance) *tenure {
 	}
 }
 
-// acquired begins a tenure.
-func (g *ledger) acquired(by *instance, lease feed.Lease) {
+// noteAcquired begins a tenure.
+func (g *ledger) noteAcquired(by *instance, lease feed.Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s has %s/%s at %v, attempts %d", by, lease.Token, lease.Epoch, lease.Position, lease.Attempts)
@@ -135,8 +135,8 @@ func (g *ledger) acquired(by *instance, lease feed.Lease) {
 	g.model.tenures[place{by, lease.Token}] = t
 }
 
-// released ends a tenure.
-func (g *ledger) released(by *instance, lease feed.Lease, why feed.Reason) {
+// noteReleased ends a tenure.
+func (g *ledger) noteReleased(by *instance, lease feed.Lease, why feed.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s released %s: %s", by, lease.Token, why)
@@ -145,8 +145,8 @@ func (g *ledger) released(by *instance, lease feed.Lease, why feed.Reason) {
 	}
 }
 
-// read records a page. A process that has found nothing is further by that.
-func (g *ledger) read(by *instance, of feed.Range, from string, p feed.Page) {
+// notePage records a page. A process that has found nothing is further by that.
+func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	made := &page{from: from, next: p.Next.Token}
@@ -172,12 +172,12 @@ func (g *ledger) read(by *instance, of feed.Range, from string, p feed.Page) {
 		if !slices.Contains(t.idle, found) { // an idle range is read again and again
 			t.idle = append(t.idle, found)
 		}
-		t.rest()
+		t.allowEmpty()
 	}
 }
 
-// readKey records a page of one key. It moves no position.
-func (g *ledger) readKey(by *instance, of feed.Range, p feed.Page) {
+// noteKeyPage records a page of one key. It moves no position.
+func (g *ledger) noteKeyPage(by *instance, of feed.Range, p feed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
@@ -189,8 +189,8 @@ func (g *ledger) readKey(by *instance, of feed.Range, p feed.Page) {
 	}
 }
 
-// empty are the tokens after what the process has passed and empty reads.
-func (t *tenure) empty() []string {
+// emptyTokens are the tokens after what the process has passed and empty reads.
+func (t *tenure) emptyTokens() []string {
 	found, at := []string{t.last}, lsnOf(t.last)
 	for _, p := range t.idle {
 		if p.fromLSN <= at { // else a batch comes before it
@@ -200,12 +200,12 @@ func (t *tenure) empty() []string {
 	return found
 }
 
-// rest allows the lease the positions that were found empty, if all before them is done.
-func (t *tenure) rest() {
+// allowEmpty allows the lease the positions that were found empty, if all before them is done.
+func (t *tenure) allowEmpty() {
 	if t.last != t.root && !t.reached[t.last] {
 		return
 	}
-	for _, token := range t.empty()[1:] {
+	for _, token := range t.emptyTokens()[1:] {
 		t.reached[token] = true
 	}
 }
@@ -223,14 +223,14 @@ func (m *model) tokenOf(by *instance, of feed.Range) string {
 	return ""
 }
 
-// returned records how a handler has returned.
-func (t *tenure) returned(c *call, ok bool) {
+// noteReturned records how a handler has returned.
+func (t *tenure) noteReturned(c *call, ok bool) {
 	cause := context.Cause(c.ctx)
 	switch {
 	case ok:
-		t.pass(c)
+		t.passBatch(c)
 		if c.page != nil && !t.manual {
-			t.reach(c)
+			t.allowReached(c)
 			for _, change := range c.changes {
 				t.done = append(t.done, change.LSN)
 			}
@@ -244,8 +244,8 @@ func (t *tenure) returned(c *call, ok bool) {
 	}
 }
 
-// pass records that the process goes on after a batch.
-func (t *tenure) pass(c *call) {
+// passBatch records that the process goes on after a batch.
+func (t *tenure) passBatch(c *call) {
 	if c.page == nil {
 		return
 	}
@@ -255,24 +255,24 @@ func (t *tenure) pass(c *call) {
 	if c.page == t.hand {
 		t.n = max(t.n, c.end)
 	}
-	if after := c.page.after(c.end); lsnOf(after) > lsnOf(t.last) {
+	if after := c.page.tokenAfter(c.end); lsnOf(after) > lsnOf(t.last) {
 		t.last = after
 		at := lsnOf(after)
 		t.idle = slices.DeleteFunc(t.idle, func(p emptyRead) bool { return p.fromLSN < at })
 	}
 }
 
-// reach allows the lease the positions after a batch.
-func (t *tenure) reach(c *call) {
-	t.reached[c.page.after(c.end)] = true
+// allowReached allows the lease the positions after a batch.
+func (t *tenure) allowReached(c *call) {
+	t.reached[c.page.tokenAfter(c.end)] = true
 	if next := t.next[c.page]; next != nil && c.end == len(c.page.changes) { // there was nothing up to that
 		t.reached[next.from] = true
 	}
-	t.rest()
+	t.allowEmpty()
 }
 
-// counted is how often the handler has received the first change after a token.
-func (t *tenure) counted(token string) int {
+// callsAfter is how often the handler has received the first change after a token.
+func (t *tenure) callsAfter(token string) int {
 	for _, v := range t.line {
 		if v.lsn > lsnOf(token) {
 			return t.calls[v]
@@ -290,8 +290,8 @@ func (t *tenure) isHandled(token string) bool {
 	return t.manual && i >= 0 && t.passed[t.line[i]]
 }
 
-// asks records that a handler wants a batch, and all before it, checkpointed.
-func (g *ledger) asks(c *call) {
+// noteAsked records that a handler wants a batch, and all before it, checkpointed.
+func (g *ledger) noteAsked(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := c.tenure
@@ -308,10 +308,10 @@ func (g *ledger) asks(c *call) {
 		}
 		return
 	}
-	if t.pass(c); c.page == nil {
+	if t.passBatch(c); c.page == nil {
 		return
 	}
-	t.reach(c)
+	t.allowReached(c)
 	for v := range t.passed {
 		if v.lsn <= c.page.changes[c.end-1].lsn {
 			t.asked[v] = true
@@ -319,8 +319,8 @@ func (g *ledger) asks(c *call) {
 	}
 }
 
-// saved checks that a checkpoint by hand that has succeeded is stored.
-func (g *ledger) saved(c *call) {
+// checkSaved checks that a checkpoint by hand that has succeeded is stored.
+func (g *ledger) checkSaved(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, change := range c.changes {

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// remove deletes a document of the unit, as an operator might who takes it for waste. The
+// removeDocument deletes a document of the unit, as an operator might who takes it for waste. The
 // delete has no condition on an ETag, because such a tool has none.
-func (w *world) remove() {
+func (w *world) removeDocument() {
 	present, err := w.lobby.Snapshot(w.ctx)
 	if err != nil {
 		w.ledger.fail("documents of the unit: %v", err)
@@ -36,12 +36,12 @@ func (w *world) remove() {
 	if err := w.lobby.Delete(w.ctx, feed.Key(item.ID), item.ID, ""); err != nil {
 		w.ledger.fail("delete: %v", err)
 	}
-	w.refresh()
+	w.refreshModel()
 }
 
-// refresh brings the model up to date with changes of the leases that none of our processes
+// refreshModel brings the model up to date with changes of the leases that none of our processes
 // has made.
-func (w *world) refresh() {
+func (w *world) refreshModel() {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
 		w.ledger.fail("list: %v", err)
@@ -81,7 +81,7 @@ func (w *world) stepStore() {
 	}
 	w.ledger.note("clock of the lease container steps by %v", by)
 	w.clock.step(by)
-	w.storm(time.Now().Add(max(0, -by)))
+	w.noteStorm(time.Now().Add(max(0, -by)))
 }
 
 // isReady reports whether the unit has leases.

@@ -23,16 +23,16 @@ func (w *world) settle() {
 	}
 	w.mu.Lock()
 	for _, i := range w.all {
-		i.link.set(func(l *link) { l.cut, l.full = time.Time{}, time.Time{} })
+		i.link.changeState(func(l *link) { l.cut, l.full = time.Time{}, time.Time{} })
 	}
 	w.mu.Unlock()
 	// With one instance there would be no balance to check.
 	for len(w.living()) < 2 {
-		w.start(w.name())
+		w.start(w.drawName())
 	}
 	// Faults that have begun go on until their time: a frozen process, or a write that
 	// is on its way.
-	w.storm(time.Now())
+	w.noteStorm(time.Now())
 	for {
 		w.mu.Lock()
 		left := time.Until(w.lastFault)
@@ -42,17 +42,17 @@ func (w *world) settle() {
 		}
 		_ = pause.For(w.ctx, left)
 	}
-	round, mending := w.longest()
+	round, mending := w.longestWaits()
 	_ = pause.For(w.ctx, mending+2*round)
 	if !w.ledger.muddled.Load() {
 		w.checkTiling()
 	}
 	w.touchAll()
-	_ = pause.For(w.ctx, 4*round+w.beat()) // rarer checkpoints are stored with the next renewal
-	if w.box.empty(w); w.weather.attempts > 0 {
-		w.free()
+	_ = pause.For(w.ctx, 4*round+w.longestBeat()) // rarer checkpoints are stored with the next renewal
+	if w.box.redriveAll(w); w.weather.attempts > 0 {
+		w.releaseHeld()
 	}
-	for _, missing := range w.ledger.owed() {
+	for _, missing := range w.ledger.listOwed() {
 		w.ledger.fail("%s", missing)
 	}
 	if !w.ledger.muddled.Load() {
@@ -60,10 +60,10 @@ func (w *world) settle() {
 	}
 }
 
-// longest is how long a round can take, and how long until all instances know what is to be
+// longestWaits is how long a round can take, and how long until all instances know what is to be
 // repaired: the leases of a dead process are free after their expiration, and followers do
 // not hear of deletes before the next listing.
-func (w *world) longest() (round, mending time.Duration) {
+func (w *world) longestWaits() (round, mending time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, i := range w.all {
@@ -80,8 +80,8 @@ func (w *world) longest() (round, mending time.Duration) {
 	return round, mending
 }
 
-// beat is how long a lease that is held can stay unwritten.
-func (w *world) beat() (longest time.Duration) {
+// longestBeat is how long a lease that is held can stay unwritten.
+func (w *world) longestBeat() (longest time.Duration) {
 	for _, i := range w.living() {
 		longest = max(longest, i.opts.Renew*3/2)
 	}
@@ -122,7 +122,7 @@ func (w *world) checkTiling() {
 func (w *world) touchAll() {
 	dice := w.fork()
 	for n := range w.keys {
-		w.commit(w.ctx, dice, w.city(n), fmt.Sprintf("2.%d", n))
+		w.commit(w.ctx, dice, w.cityName(n), fmt.Sprintf("2.%d", n))
 	}
 }
 
@@ -162,7 +162,7 @@ func (w *world) finalChecks() {
 // range of a lease that is left to expire would wait for that.
 func (w *world) stopAll() {
 	for _, i := range w.living() {
-		i.end()
+		i.stopInOrder()
 	}
 	w.processes.Wait()
 	w.tasks.Wait()

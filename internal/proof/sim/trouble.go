@@ -54,7 +54,7 @@ func (t *trouble) isPoison(v version) bool {
 
 // fateInBox is the lot of a request to the letter box.
 func (s letters) fateInBox() fate {
-	f := s.fate()
+	f := s.drawFate()
 	t := &s.by.world.trouble
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (s letters) fateInBox() fate {
 	case t.illness == hanging:
 		f.hang = true
 	default:
-		s.set(func(l *link) { f.before, f.late = l.upTo(lag), true })
+		s.changeState(func(l *link) { f.before, f.late = l.upTo(lag), true })
 	}
 	return f
 }
@@ -81,21 +81,21 @@ func (w *world) operate(dice *rand.Rand) {
 			return
 		}
 		if w.isReady() {
-			w.turn(dice)
+			w.takeTurn(dice)
 		}
 	}
 }
 
-// turn does one thing.
-func (w *world) turn(dice *rand.Rand) {
+// takeTurn does one thing.
+func (w *world) takeTurn(dice *rand.Rand) {
 	t := &w.trouble
 	until := time.Now().Add(time.Duration(dice.Int64N(int64(90 * time.Second))))
-	key := feed.Key(w.city(dice.IntN(w.keys)))
+	key := feed.Key(w.cityName(dice.IntN(w.keys)))
 	switch what := dice.IntN(9); {
 	case what < 3:
-		w.box.redrive(w, dice)
+		w.box.redriveSome(w, dice)
 	case what == 3:
-		w.box.drop(w, dice)
+		w.box.dropLetter(w, dice)
 	case what < 6:
 		w.ledger.note("the changes of %s are mended", key)
 		t.mu.Lock()
@@ -118,14 +118,14 @@ func (w *world) turn(dice *rand.Rand) {
 
 // sufferAll notes that something is wrong with all processes for a while.
 func (w *world) sufferAll(until time.Time) {
-	w.storm(until)
+	w.noteStorm(until)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bad = later(w.bad, until)
 }
 
-// outage notes that a process sees an outage, or its end.
-func (i *instance) outage(_ context.Context, o feed.Outage) {
+// noteOutage notes that a process sees an outage, or its end.
+func (i *instance) noteOutage(_ context.Context, o feed.Outage) {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	if i.down = o.Ended.IsZero(); !i.down {
@@ -133,9 +133,9 @@ func (i *instance) outage(_ context.Context, o feed.Outage) {
 	}
 }
 
-// drop has an operator drop a letter.
-func (b *box) drop(w *world, dice *rand.Rand) {
-	found := b.of("")
+// dropLetter has an operator drop a letter.
+func (b *box) dropLetter(w *world, dice *rand.Rand) {
+	found := b.lettersOf("")
 	if len(found) == 0 {
 		return
 	}
@@ -146,8 +146,8 @@ func (b *box) drop(w *world, dice *rand.Rand) {
 	delete(b.letters, nameOf(l.Change.PartitionKey, l.ID))
 }
 
-// unparked checks that a letter that a process removes was handled.
-func (g *ledger) unparked(by *instance, l feed.DeadLetter) {
+// checkUnparked checks that a letter that a process removes was handled.
+func (g *ledger) checkUnparked(by *instance, l feed.DeadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := versionOf(l.Change)
@@ -164,10 +164,10 @@ func (w *world) inTurn(by *instance, b *feed.Batch) {
 	}
 	c := b.Changes[0]
 	held := false
-	for _, l := range w.box.of(c.PartitionKey) {
+	for _, l := range w.box.lettersOf(c.PartitionKey) {
 		held = held || versionOf(l.Change) == versionOf(c) && l.Disposition == feed.DispositionHeld
 	}
-	for _, l := range w.box.of(c.PartitionKey) {
+	for _, l := range w.box.lettersOf(c.PartitionKey) {
 		if held && l.Disposition == feed.DispositionHeld && l.Change.LSN < c.LSN {
 			w.ledger.fail("order: %s got the held letter of %s LSN %d before that of LSN %d", by, c.PartitionKey, c.LSN,
 				l.Change.LSN)
@@ -232,17 +232,17 @@ func (w *world) rangeOf(lease feed.Record) feed.Range {
 	return lease.Range
 }
 
-// free has every key released that is held though it has no letter, and checks that none is left.
-func (w *world) free() {
+// releaseHeld has every key released that is held though it has no letter, and checks that none is left.
+func (w *world) releaseHeld() {
 	held, _ := w.heldKeys()
 	for _, key := range held {
-		if err := w.box.ask(w, feed.DeadLetter{Change: feed.Change{PartitionKey: feed.PartitionKey(key)}},
+		if err := w.box.redriveOrRelease(w, feed.DeadLetter{Change: feed.Change{PartitionKey: feed.PartitionKey(key)}},
 			true); err != nil {
 			w.ledger.fail("release %s: %v", key, err)
 		}
 	}
-	round, _ := w.longest()
-	_ = pause.For(w.ctx, round+w.beat())
+	round, _ := w.longestWaits()
+	_ = pause.For(w.ctx, round+w.longestBeat())
 	held, aside := w.heldKeys()
 	for _, key := range held {
 		w.ledger.fail("%s is held at the end", key)

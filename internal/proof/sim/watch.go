@@ -63,14 +63,14 @@ func (w *world) isSound(i *instance, since time.Time) bool {
 // watchInstances looks for sound instances without leases although there are enough for
 // all, including those that others may still believe alive.
 func (w *world) watchInstances() {
-	for _, text := range w.starving() {
+	for _, text := range w.listStarving() {
 		w.ledger.fail("%s", text)
 	}
 }
 
-// starving describes the instances that starve.
-func (w *world) starving() (found []string) {
-	leases := w.ledger.leases()
+// listStarving describes the instances that starve.
+func (w *world) listStarving() (found []string) {
+	leases := w.ledger.countLeases()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, hosts := time.Now(), 0
@@ -92,8 +92,8 @@ func (w *world) starving() (found []string) {
 	return found
 }
 
-// leases is the number of leases.
-func (g *ledger) leases() int {
+// countLeases is the number of leases.
+func (g *ledger) countLeases() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.model.leases)

@@ -87,9 +87,9 @@ func (y weather) isStrict() bool { return y.at == 1 && y.attempts == 0 }
 // checked in such worlds only.
 func (y weather) isPlain() bool { return !y.steps && !y.foreign && y.removal == noRemoval }
 
-// intervals sets those of an instance. An instance that shares leases with .NET hosts,
+// drawIntervals sets those of an instance. An instance that shares leases with .NET hosts,
 // which do not know its expiration, must not count on a longer expiration than theirs.
-func (y weather) intervals(rng *rand.Rand, o *changefeed.Options) {
+func (y weather) drawIntervals(rng *rand.Rand, o *changefeed.Options) {
 	if !y.uneven {
 		return
 	}

@@ -27,31 +27,31 @@ type listing struct {
 
 // List is about the whole key space, so an ambush at it splits or merges the first partition.
 func (s leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
-	q := parcel{call: "list", of: feed.FullRange(), fate: s.fate()}
+	q := parcel{call: "list", of: feed.FullRange(), fate: s.drawFate()}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
 		got.records, got.now, err = s.store.List(ctx)
 		return got, err
 	})
-	return s.seen(got.records), got.now.Add(s.skew), err
+	return s.shiftAllIn(got.records), got.now.Add(s.skew), err
 }
 
-// seen moves the store's times to the clock that this instance takes for the store's. The
+// shiftAllIn moves the store's times to the clock that this instance takes for the store's. The
 // effect is the same as if its own clock were off by as much.
-func (s leases) seen(records []feed.Record) []feed.Record {
+func (s leases) shiftAllIn(records []feed.Record) []feed.Record {
 	for i := range records {
-		records[i] = s.read(records[i])
+		records[i] = s.shiftIn(records[i])
 	}
 	return records
 }
 
-// read is a record as this instance sees it.
-func (s leases) read(record feed.Record) feed.Record {
-	return shift(stamped(record, s.wall.written), s.skew)
+// shiftIn is a record as this instance sees it.
+func (s leases) shiftIn(record feed.Record) feed.Record {
+	return shift(stamped(record, s.wall.fromWall), s.skew)
 }
 
-// sent is a record of this instance as the store gets it.
-func (s leases) sent(record feed.Record) feed.Record {
-	return shift(stamped(record, s.wall.write), -s.skew)
+// shiftOut is a record of this instance as the store gets it.
+func (s leases) shiftOut(record feed.Record) feed.Record {
+	return shift(stamped(record, s.wall.toWall), -s.skew)
 }
 
 // stamped is a record whose times of its writer are told by another clock.
@@ -97,20 +97,22 @@ func shiftStart(p feed.Position, by time.Duration) feed.Position {
 }
 
 func (s leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
-	return s.write(ctx, "create "+string(record.Kind), record, s.store.Create)
+	return s.writeRecord(ctx, "create "+string(record.Kind), record, s.store.Create)
 }
 
 func (s leases) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
-	return s.write(ctx, s.by.meaning(s.by.world.ledger.stored(record), record), record, s.store.Update)
+	return s.writeRecord(ctx, s.by.purposeOf(s.by.world.ledger.storedLease(record), record), record, s.store.Update)
 }
 
-// write carries a record to the store, and the stored record back.
-func (s leases) write(ctx context.Context, call string, record feed.Record,
+// writeRecord carries a record to the store, and the stored record back.
+func (s leases) writeRecord(ctx context.Context, call string, record feed.Record,
 	do func(context.Context, feed.Record) (feed.Record, error),
 ) (feed.Record, error) {
 	q := parcel{call: call, of: record.Range, fate: s.fateOfWrite(call)}
-	got, err := carry(ctx, s.link, q, func(ctx context.Context) (feed.Record, error) { return do(ctx, s.sent(record)) })
-	return s.read(got), err
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (feed.Record, error) {
+		return do(ctx, s.shiftOut(record))
+	})
+	return s.shiftIn(got), err
 }
 
 func (s leases) Delete(ctx context.Context, record feed.Record) error {
@@ -128,12 +130,12 @@ func (s leases) Delete(ctx context.Context, record feed.Record) error {
 type followed struct{ leases }
 
 func (s followed) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
-	q := parcel{call: "follow", of: feed.FullRange(), fate: s.fate()}
+	q := parcel{call: "follow", of: feed.FullRange(), fate: s.drawFate()}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
 		got.records, got.cursor, got.now, err = s.store.(feed.Follower).Follow(ctx, cursor)
 		return got, err
 	})
-	return s.seen(got.records), got.cursor, got.now.Add(s.skew), err
+	return s.shiftAllIn(got.records), got.cursor, got.now.Add(s.skew), err
 }
 
 // source is a source behind a link.
@@ -143,12 +145,12 @@ type source struct {
 }
 
 func (s source) Partitions(ctx context.Context) ([]feed.Partition, error) {
-	q := parcel{call: "partitions", of: feed.FullRange(), fate: s.fate()}
+	q := parcel{call: "partitions", of: feed.FullRange(), fate: s.drawFate()}
 	return carry(ctx, s.link, q, s.source.Partitions)
 }
 
 func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
-	q := parcel{call: "read", of: r, fate: s.fate()}
+	q := parcel{call: "read", of: r, fate: s.drawFate()}
 	if o.Key != "" {
 		q.call = "read key"
 	}
@@ -159,9 +161,9 @@ func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o fe
 		switch {
 		case err != nil:
 		case o.Key != "":
-			s.by.world.ledger.readKey(s.by, r, page)
+			s.by.world.ledger.noteKeyPage(s.by, r, page)
 		default:
-			s.by.world.ledger.read(s.by, r, from.Token, page)
+			s.by.world.ledger.notePage(s.by, r, from.Token, page)
 		}
 		page.Next = shiftStart(page.Next, s.skew)
 		return page, err

@@ -30,9 +30,9 @@ func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, e
 	switch {
 	case err != nil:
 	case record.Kind == feed.KindLease:
-		w.ledger.created(w.by, got)
+		w.ledger.checkCreated(w.by, got)
 	case record.Kind == feed.KindInfo:
-		w.ledger.begin()
+		w.ledger.noteBegun()
 	}
 	return got, err
 }
@@ -44,7 +44,7 @@ func (w witness) Update(ctx context.Context, record feed.Record) (feed.Record, e
 	w.ledger.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token,
 		record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
 	if err == nil && record.Kind == feed.KindLease {
-		w.ledger.updated(w.by, got)
+		w.ledger.checkUpdated(w.by, got)
 	}
 	return got, err
 }
@@ -54,7 +54,7 @@ func (w witness) Delete(ctx context.Context, record feed.Record) error {
 	err := w.LeaseStore.Delete(context.WithoutCancel(ctx), record)
 	w.ledger.note("%s deletes %s %q: %v", w.by, record.Kind, record.Token, err)
 	if err == nil && record.Kind == feed.KindLease {
-		w.ledger.removed(record)
+		w.ledger.checkRemoved(record)
 	}
 	return err
 }
@@ -64,16 +64,16 @@ func (w witness) Follow(ctx context.Context, cursor string) ([]feed.Record, stri
 	return w.LeaseStore.(feed.Follower).Follow(ctx, cursor)
 }
 
-// stored is a lease as it is in the store.
-func (g *ledger) stored(record feed.Record) feed.Record {
+// storedLease is a lease as it is in the store.
+func (g *ledger) storedLease(record feed.Record) feed.Record {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.model.leases[record.Token].Record
 }
 
-// created checks a new lease: all before its position is done, and a child begins where
+// checkCreated checks a new lease: all before its position is done, and a child begins where
 // its parent ends.
-func (g *ledger) created(by *instance, record feed.Record) {
+func (g *ledger) checkCreated(by *instance, record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if record.Free() {
@@ -107,8 +107,8 @@ func generationOf(record feed.Record) int {
 	return int(notes.Number(record.Properties, notes.GenerationProperty))
 }
 
-// updated checks the change of a lease.
-func (g *ledger) updated(by *instance, record feed.Record) {
+// checkUpdated checks the change of a lease.
+func (g *ledger) checkUpdated(by *instance, record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was, known := g.model.leases[record.Token]
@@ -127,20 +127,20 @@ func (g *ledger) updated(by *instance, record feed.Record) {
 	if was.Owner != record.Owner || was.Epoch != record.Epoch {
 		g.model.owned[place{by, record.Token}] = time.Now()
 	}
-	g.count(record)
-	g.moved(by, was.Record, record)
+	g.noteCounted(record)
+	g.checkMoved(by, was.Record, record)
 	g.passesNothing(g.model.tenures[place{by, record.Token}], record)
 }
 
-// moved compares a lease with its state before: its position is one that the writer has
+// checkMoved compares a lease with its state before: its position is one that the writer has
 // reached, or the old one, and its attempts are those of the next batch.
-func (g *ledger) moved(by *instance, was, record feed.Record) {
+func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 	t := g.model.tenures[place{by, record.Token}]
 	if t == nil {
 		t = &tenure{}
 	}
 	at := record.Position.Token
-	counted, stays := t.counted(at), at == was.Position.Token
+	counted, stays := t.callsAfter(at), at == was.Position.Token
 	switch {
 	case lsnOf(at) < lsnOf(was.Position.Token):
 		g.breach("position of %s moved back from %v to %v by %q", record.Token, was.Position, record.Position,
@@ -180,7 +180,7 @@ func (g *ledger) movedFreely(by *instance, t *tenure, was, record feed.Record) {
 	most := 0
 	for _, calls := range []map[version]int{g.begun, g.noted} {
 		for v, n := range calls {
-			if v.lsn > lsnOf(at) && record.Range.Holds(g.place(v.key)) {
+			if v.lsn > lsnOf(at) && record.Range.Holds(g.placeOf(v.key)) {
 				most = max(most, n)
 			}
 		}
@@ -200,12 +200,12 @@ func (g *ledger) passesNothing(t *tenure, record feed.Record) {
 	for v, e := range g.open {
 		passed := v.lsn <= at || v.lsn <= note.done.Through && !slices.Contains(note.done.Open, v.lsn) ||
 			note.hasDone(v)
-		if passed && record.Range.Holds(e.epk) && !note.keeps(v) {
+		if passed && record.Range.Holds(e.epk) && !note.keepsAside(v) {
 			if t == nil || !t.asked[v] {
 				g.breach("position of %s is %v, and done after it %+v, which passes %s %s LSN %d", record.Token,
 					record.Position, note, v.key, v.id, v.lsn)
 			}
-			g.done(v)
+			g.markDone(v)
 		}
 	}
 }
@@ -236,8 +236,8 @@ func (g *ledger) noteOf(record feed.Record) (n note) {
 	return n
 }
 
-// keeps reports whether a change comes again because its key is set aside.
-func (n *note) keeps(v version) bool {
+// keepsAside reports whether a change comes again because its key is set aside.
+func (n *note) keepsAside(v version) bool {
 	return slices.ContainsFunc(n.aside.Keys, func(k notes.AsideKey) bool {
 		return k.Key == string(v.key) && k.LSN <= v.lsn && lsnOf(k.From) < v.lsn
 	})
@@ -250,17 +250,17 @@ func (n *note) hasDone(v version) bool {
 	})
 }
 
-// begin notes that the unit has begun: there is a lease for each range.
-func (g *ledger) begin() {
+// noteBegun notes that the unit has begun: there is a lease for each range.
+func (g *ledger) noteBegun() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.model.begun = true
 }
 
-// removed checks that others cover the changes that a removed lease still had to deliver.
+// checkRemoved checks that others cover the changes that a removed lease still had to deliver.
 // Before the unit has begun, a lease that overlaps others may go, and the rest of its range
 // gets another.
-func (g *ledger) removed(record feed.Record) {
+func (g *ledger) checkRemoved(record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.model.leases, record.Token)
@@ -278,10 +278,10 @@ func (g *ledger) coversOpen(gone feed.Record) {
 		}
 		covered := false
 		for token, l := range g.model.leases {
-			covered = covered || token != gone.Token && g.gives(l.Record, v, e)
+			covered = covered || token != gone.Token && g.stillGives(l.Record, v, e)
 		}
 		for _, record := range g.model.deleted {
-			covered = covered || g.gives(record, v, e)
+			covered = covered || g.stillGives(record, v, e)
 		}
 		if !covered {
 			g.breach("lease %s is gone, and no other has %s %s LSN %d", gone.Token, v.key, v.id, v.lsn)
@@ -289,17 +289,17 @@ func (g *ledger) coversOpen(gone feed.Record) {
 	}
 }
 
-// gives reports whether a change comes from a lease that is open.
-func (g *ledger) gives(record feed.Record, v version, e entry) bool {
+// stillGives reports whether a change comes from a lease that is open.
+func (g *ledger) stillGives(record feed.Record, v version, e entry) bool {
 	if !record.Range.Holds(e.epk) {
 		return false
 	}
 	note := g.noteOf(record)
-	return lsnOf(record.Position.Token) < v.lsn || note.keeps(v)
+	return lsnOf(record.Position.Token) < v.lsn || note.keepsAside(v)
 }
 
-// count notes the call that a lease has counted before it is begun, because it may end the process.
-func (g *ledger) count(record feed.Record) {
+// noteCounted notes the call that a lease has counted before it is begun, because it may end the process.
+func (g *ledger) noteCounted(record feed.Record) {
 	s := g.noteOf(record).done.Suspect
 	if s == nil {
 		return

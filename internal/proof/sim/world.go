@@ -104,7 +104,7 @@ func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []s
 		w.startNet() // it makes the unit
 	}
 	for range 1 + w.rng.IntN(3) {
-		w.start(w.name())
+		w.start(w.drawName())
 	}
 	// Two writers are the fewest whose commits can race for the same key.
 	for n := range 2 {
@@ -122,7 +122,7 @@ func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []s
 	w.settle()
 	w.stopAll()
 	if w.weather.isPlain() {
-		w.history.check(w.ledger)
+		w.history.checkHistories(w.ledger)
 	}
 	if err := w.db.Check(); err != nil {
 		w.ledger.fail("store: %v", err)
@@ -211,9 +211,9 @@ func (w *world) dice() *rand.Rand {
 	return rand.New(rand.NewPCG(w.diceSeed.Uint64(), w.diceSeed.Uint64()))
 }
 
-// name gives a process a name. There are few, so that some processes share one, as they do
+// drawName gives a process a name. There are few, so that some processes share one, as they do
 // when a process is replaced before it has ended.
-func (w *world) name() string { return fmt.Sprintf("host-%c", 'a'+rune(w.rng.IntN(6))) }
+func (w *world) drawName() string { return fmt.Sprintf("host-%c", 'a'+rune(w.rng.IntN(6))) }
 
 // markReady notes that the unit has leases. Every instance reports that, the first counts.
 func (w *world) markReady(context.Context) { w.readyOnce.Do(func() { close(w.ready) }) }
@@ -228,8 +228,8 @@ func (w *world) isCalm() bool {
 	}
 }
 
-// storm notes until when a fault goes on, because nothing can be asked of the fleet before.
-func (w *world) storm(until time.Time) {
+// noteStorm notes until when a fault goes on, because nothing can be asked of the fleet before.
+func (w *world) noteStorm(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if until.After(w.lastFault) {
@@ -248,12 +248,12 @@ func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 		}
 	}
 	for n := 0; pause.For(ctx, time.Duration(dice.Int64N(int64(4*time.Second)))) == nil; n++ {
-		w.commit(ctx, dice, w.city(dice.IntN(w.keys)), fmt.Sprintf("%d.%d", writer, n))
+		w.commit(ctx, dice, w.cityName(dice.IntN(w.keys)), fmt.Sprintf("%d.%d", writer, n))
 	}
 }
 
-// city is the nth key.
-func (w *world) city(n int) string { return fmt.Sprintf("city-%d%s", n, w.cities) }
+// cityName is the nth key.
+func (w *world) cityName(n int) string { return fmt.Sprintf("city-%d%s", n, w.cities) }
 
 // commit writes one to three items of one key. Each writer has items of its own, so that
 // the order of two acknowledgements is the order of their LSNs.
@@ -275,6 +275,6 @@ func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string)
 		return // a delete of a missing item refuses the batch
 	}
 	for i, r := range results {
-		w.ledger.wrote(key, writes[i].ID, r.LSN, writes[i].Op == feed.WriteDelete)
+		w.ledger.noteWrite(key, writes[i].ID, r.LSN, writes[i].Op == feed.WriteDelete)
 	}
 }

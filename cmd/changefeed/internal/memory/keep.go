@@ -32,7 +32,7 @@ const (
 func Keep(limit int64) (end func()) {
 	k := &keeper{least: limit, now: limit, before: debug.SetMemoryLimit(limit)}
 	k.awaitCollection()
-	return k.end
+	return k.restoreLimit
 }
 
 // keeper sets the limit after each collection.
@@ -50,11 +50,11 @@ type sentinel struct{ _ *sentinel }
 
 // awaitCollection arranges that the limit is set after the next collection.
 func (k *keeper) awaitCollection() {
-	runtime.AddCleanup(new(sentinel), (*keeper).collected, k)
+	runtime.AddCleanup(new(sentinel), (*keeper).adjustLimit, k)
 }
 
-// collected sets the limit according to the last collection, and waits for the next collection.
-func (k *keeper) collected() {
+// adjustLimit sets the limit according to the last collection, and waits for the next collection.
+func (k *keeper) adjustLimit() {
 	live, other := found()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,8 +69,8 @@ func (k *keeper) collected() {
 	k.awaitCollection()
 }
 
-// end restores the limit.
-func (k *keeper) end() {
+// restoreLimit restores the limit.
+func (k *keeper) restoreLimit() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.ended {

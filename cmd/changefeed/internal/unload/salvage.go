@@ -37,17 +37,17 @@ func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options
 		if container != "" {
 			of = ""
 		}
-		return o.write(w, of, item.ID, item.Key, item.Body)
+		return o.writeDocument(w, of, item.ID, item.Key, item.Body)
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.narrow()
+	r.dropUnwanted()
 	return r, w.Flush()
 }
 
-// narrow removes facts about containers other than the wanted container.
-func (r *Remains) narrow() {
+// dropUnwanted removes facts about containers other than the wanted container.
+func (r *Remains) dropUnwanted() {
 	for _, c := range r.Containers {
 		r.there = append(r.there, c.Name)
 	}

@@ -55,7 +55,7 @@ func TestASalvageOfOneContainerMentionsThatOneAlone(t *testing.T) {
 		},
 		Doubtful: []docstore.DoubtfulItem{{Container: "bills", Key: `["a"]`, ID: "3", LSN: 4}},
 	}}
-	left.narrow()
+	left.dropUnwanted()
 	var b strings.Builder
 	if err := left.WriteLosses(&b); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options)
 			return err
 		}
 		for _, c := range page.Changes {
-			if err := o.write(w, "", c.ID, c.PartitionKey, c.Body); err != nil {
+			if err := o.writeDocument(w, "", c.ID, c.PartitionKey, c.Body); err != nil {
 				return err
 			}
 		}
@@ -44,8 +44,8 @@ func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options)
 	return w.Flush()
 }
 
-// write writes a document. If a container is named, the document is in an object that also names the container.
-func (o Options) write(w *bufio.Writer, container, id string, key feed.PartitionKey, body []byte) (err error) {
+// writeDocument writes a document. If a container is named, the document is in an object that also names the container.
+func (o Options) writeDocument(w *bufio.Writer, container, id string, key feed.PartitionKey, body []byte) (err error) {
 	if !o.System {
 		if body, err = changeline.WithoutSystem(body); err != nil {
 			return fmt.Errorf("export item %q of partition %s: %w", id, key, err)

@@ -38,7 +38,7 @@ type entry struct {
 func (b *Broker) Messages(name string) (msgs []Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, e := range b.queue(name).all {
+	for _, e := range b.queueOf(name).all {
 		msgs = append(msgs, *e.Message)
 	}
 	return msgs
@@ -48,7 +48,7 @@ func (b *Broker) Messages(name string) (msgs []Message) {
 func (b *Broker) Left(name string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, e := range b.queue(name).all {
+	for _, e := range b.queueOf(name).all {
 		if !e.done {
 			n++
 		}
@@ -60,7 +60,7 @@ func (b *Broker) Left(name string) (n int) {
 func (b *Broker) DeadLetters(name string) (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, e := range b.queue(name).all {
+	for _, e := range b.queueOf(name).all {
 		if e.dead {
 			ids = append(ids, e.ID)
 		}
@@ -85,13 +85,13 @@ type refusal struct {
 
 // Refuse makes the broker answer the next message with an id, or the batch that contains it, with an error condition
 // such as com.microsoft:server-busy.
-func (b *Broker) Refuse(id, condition string) { b.refuse(id, refusal{condition, false}) }
+func (b *Broker) Refuse(id, condition string) { b.addRefusal(id, refusal{condition, false}) }
 
 // RefuseAlways makes the broker answer every message with an id with an error condition, from now on. With an empty
 // condition the broker accepts them again.
-func (b *Broker) RefuseAlways(id, condition string) { b.refuse(id, refusal{condition, true}) }
+func (b *Broker) RefuseAlways(id, condition string) { b.addRefusal(id, refusal{condition, true}) }
 
-func (b *Broker) refuse(id string, r refusal) {
+func (b *Broker) addRefusal(id string, r refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refused == nil {
@@ -100,8 +100,8 @@ func (b *Broker) refuse(id string, r refusal) {
 	b.refused[id] = r
 }
 
-// queue returns the queue of a name. The caller holds the lock.
-func (b *Broker) queue(name string) *queue {
+// queueOf returns the queue of a name. The caller holds the lock.
+func (b *Broker) queueOf(name string) *queue {
 	if b.queues == nil {
 		b.queues = map[string]*queue{}
 	}
@@ -113,8 +113,8 @@ func (b *Broker) queue(name string) *queue {
 	return q
 }
 
-// accept adds the messages of a transfer, all or none. If accept refuses them, the result is a condition.
-func (b *Broker) accept(name string, msgs []*Message, size int) (condition string) {
+// acceptMessages adds the messages of a transfer, all or none. If the broker refuses them, the result is a condition.
+func (b *Broker) acceptMessages(name string, msgs []*Message, size int) (condition string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if size > b.maxMessage() || b.MaxCount > 0 && len(msgs) > b.MaxCount || b.MaxBatch > 0 && len(msgs) > 1 &&
@@ -122,11 +122,11 @@ func (b *Broker) accept(name string, msgs []*Message, size int) (condition strin
 		return conditionTooLarge
 	}
 	for _, m := range msgs {
-		if condition := b.judge(m); condition != "" {
+		if condition := b.judgeMessage(m); condition != "" {
 			return condition
 		}
 	}
-	q := b.queue(name)
+	q := b.queueOf(name)
 	for _, m := range msgs {
 		if q.known[m.ID] {
 			continue
@@ -145,7 +145,7 @@ func (b *Broker) wakeAll() {
 	}
 }
 
-func (b *Broker) judge(m *Message) (condition string) {
+func (b *Broker) judgeMessage(m *Message) (condition string) {
 	if r := b.refused[m.ID]; r.condition != "" {
 		if !r.always {
 			delete(b.refused, m.ID)
@@ -172,23 +172,24 @@ func (b *Broker) maxMessage() int {
 	return 256 << 10
 }
 
-// lock gives a session to a receiver: the session with this id, or without an id the first free session with messages.
-func (b *Broker) lock(name string, c *conn, id string, any bool) (session string, ok bool) {
+// lockSession gives a session to a receiver: the session with this id, or without an id the first free session with
+// messages.
+func (b *Broker) lockSession(name string, c *conn, id string, any bool) (session string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	q := b.queue(name)
+	q := b.queueOf(name)
 	if !any {
-		return id, q.take(id, c)
+		return id, q.takeSession(id, c)
 	}
 	for _, e := range q.all {
-		if e.isInSession && !e.done && !e.lent && q.take(e.SessionID, c) {
+		if e.isInSession && !e.done && !e.lent && q.takeSession(e.SessionID, c) {
 			return e.SessionID, true
 		}
 	}
 	return "", false
 }
 
-func (q *queue) take(session string, c *conn) bool {
+func (q *queue) takeSession(session string, c *conn) bool {
 	if q.locks[session] != nil {
 		return false
 	}
@@ -196,11 +197,11 @@ func (q *queue) take(session string, c *conn) bool {
 	return true
 }
 
-// next lends the next message of a session.
-func (b *Broker) next(name, session string) *entry {
+// lendNext lends the next message of a session.
+func (b *Broker) lendNext(name, session string) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, e := range b.queue(name).all {
+	for _, e := range b.queueOf(name).all {
 		if !e.done && !e.lent && e.SessionID == session {
 			e.lent = true
 			return e
@@ -209,8 +210,8 @@ func (b *Broker) next(name, session string) *entry {
 	return nil
 }
 
-// settle ends the loan of messages: they are completed, dead letters, or free again.
-func (b *Broker) settle(entries []*entry, outcome uint64) {
+// settleLoans ends the loan of messages: they are completed, dead letters, or free again.
+func (b *Broker) settleLoans(entries []*entry, outcome uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range entries {
@@ -219,15 +220,15 @@ func (b *Broker) settle(entries []*entry, outcome uint64) {
 	}
 }
 
-// unlock frees a session.
-func (b *Broker) unlock(name, session string) {
+// unlockSession frees a session.
+func (b *Broker) unlockSession(name, session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.queue(name).locks, session)
+	delete(b.queueOf(name).locks, session)
 	b.wakeAll()
 }
 
-func (b *Broker) join(c *conn) {
+func (b *Broker) addConnection(c *conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conns == nil {
@@ -236,7 +237,7 @@ func (b *Broker) join(c *conn) {
 	b.conns[c] = true
 }
 
-func (b *Broker) leave(c *conn) {
+func (b *Broker) removeConnection(c *conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.conns, c)

@@ -34,7 +34,7 @@ type decoder struct {
 
 func (d *decoder) fail() { d.b, d.err = nil, errMalformed }
 
-func (d *decoder) take(n uint64) []byte {
+func (d *decoder) takeBytes(n uint64) []byte {
 	if n > uint64(len(d.b)) {
 		d.fail()
 		return nil
@@ -44,45 +44,45 @@ func (d *decoder) take(n uint64) []byte {
 	return taken
 }
 
-// number reads an unsigned number of 0 to 8 bytes.
-func (d *decoder) number(bytes uint64) (n uint64) {
-	for _, b := range d.take(bytes) {
+// readNumber reads an unsigned number of 0 to 8 bytes.
+func (d *decoder) readNumber(bytes uint64) (n uint64) {
+	for _, b := range d.takeBytes(bytes) {
 		n = n<<8 | uint64(b)
 	}
 	return n
 }
 
-func (d *decoder) value(depth int) any {
-	code := byte(d.number(1))
+func (d *decoder) readValue(depth int) any {
+	code := byte(d.readNumber(1))
 	if d.err != nil || depth > maxDepth {
 		d.fail()
 		return nil
 	}
 	if code == 0 {
-		descriptor := d.value(depth + 1)
-		return described{descriptor, d.value(depth + 1)}
+		descriptor := d.readValue(depth + 1)
+		return described{descriptor, d.readValue(depth + 1)}
 	}
-	return d.plain(code, depth)
+	return d.readPlain(code, depth)
 }
 
-// plain reads a value of the type that a constructor names. The upper half of the constructor gives the length.
-func (d *decoder) plain(code byte, depth int) any {
+// readPlain reads a value of the type that a constructor names. The upper half of the constructor gives the length.
+func (d *decoder) readPlain(code byte, depth int) any {
 	switch code >> 4 {
 	case 0x4, 0x5, 0x6, 0x7, 0x8, 0x9:
 		width := [...]uint64{0, 1, 2, 4, 8, 16}[code>>4-4]
-		return fixed(code, d.take(width))
+		return fixed(code, d.takeBytes(width))
 	case 0xa:
-		return variable(code, d.take(d.number(1)))
+		return variable(code, d.takeBytes(d.readNumber(1)))
 	case 0xb:
-		return variable(code, d.take(d.number(4)))
+		return variable(code, d.takeBytes(d.readNumber(4)))
 	case 0xc:
-		return d.compound(code == 0xc1, 1, depth)
+		return d.readCompound(code == 0xc1, 1, depth)
 	case 0xd:
-		return d.compound(code == 0xd1, 4, depth)
+		return d.readCompound(code == 0xd1, 4, depth)
 	case 0xe:
-		return d.array(1, depth)
+		return d.readArray(1, depth)
 	case 0xf:
-		return d.array(4, depth)
+		return d.readArray(4, depth)
 	}
 	d.fail()
 	return nil
@@ -138,11 +138,11 @@ func variable(code byte, data []byte) any {
 	return data
 }
 
-func (d *decoder) compound(isMap bool, width uint64, depth int) any {
-	inner := decoder{b: d.take(d.number(width))}
+func (d *decoder) readCompound(isMap bool, width uint64, depth int) any {
+	inner := decoder{b: d.takeBytes(d.readNumber(width))}
 	items := list{}
-	for count := inner.number(width); count > 0 && inner.err == nil; count-- {
-		items = append(items, inner.value(depth+1)) // each item takes at least 1 byte
+	for count := inner.readNumber(width); count > 0 && inner.err == nil; count-- {
+		items = append(items, inner.readValue(depth+1)) // each item takes at least 1 byte
 	}
 	if inner.err != nil || isMap && len(items)%2 != 0 {
 		d.fail()
@@ -153,17 +153,17 @@ func (d *decoder) compound(isMap bool, width uint64, depth int) any {
 	return items
 }
 
-// array reads values that share a constructor; this package needs arrays of symbols only.
-func (d *decoder) array(width uint64, depth int) any {
-	inner := decoder{b: d.take(d.number(width))}
-	count := inner.number(width)
-	code := byte(inner.number(1))
+// readArray reads values that share a constructor; this package needs arrays of symbols only.
+func (d *decoder) readArray(width uint64, depth int) any {
+	inner := decoder{b: d.takeBytes(d.readNumber(width))}
+	count := inner.readNumber(width)
+	code := byte(inner.readNumber(1))
 	if code == 0 || count > uint64(len(inner.b)) { // no client sends described values, or values without bytes
 		inner.fail()
 	}
 	items := list{}
 	for ; count > 0 && inner.err == nil; count-- {
-		items = append(items, inner.plain(code, depth+1))
+		items = append(items, inner.readPlain(code, depth+1))
 	}
 	if inner.err != nil {
 		d.fail()
@@ -239,16 +239,16 @@ func appendCompound(b []byte, v any) []byte {
 	return appendSized(b, code, inner)
 }
 
-// at returns a field of a performative; trailing fields may be missing.
-func (l list) at(i int) any {
+// fieldAt returns a field of a performative; trailing fields may be missing.
+func (l list) fieldAt(i int) any {
 	if i < len(l) {
 		return l[i]
 	}
 	return nil
 }
 
-func (l list) text(i int) string {
-	switch v := l.at(i).(type) {
+func (l list) textAt(i int) string {
+	switch v := l.fieldAt(i).(type) {
 	case string:
 		return v
 	case symbol:
@@ -257,8 +257,8 @@ func (l list) text(i int) string {
 	return ""
 }
 
-func (l list) uint32(i int) uint32 {
-	switch v := l.at(i).(type) {
+func (l list) uint32At(i int) uint32 {
+	switch v := l.fieldAt(i).(type) {
 	case uint32:
 		return v
 	case uint64:
@@ -271,8 +271,8 @@ func (l list) uint32(i int) uint32 {
 	return 0
 }
 
-func (l list) bool(i int) bool {
-	b, _ := l.at(i).(bool)
+func (l list) boolAt(i int) bool {
+	b, _ := l.fieldAt(i).(bool)
 	return b
 }
 
@@ -284,8 +284,8 @@ func fields(v any) (number uint64, l list) {
 	return number, l
 }
 
-// get returns the value of a key, which is a string or a symbol.
-func (d dict) get(key string) (value any, ok bool) {
+// valueOf returns the value of a key, which is a string or a symbol.
+func (d dict) valueOf(key string) (value any, ok bool) {
 	for i := 0; i+1 < len(d); i += 2 {
 		switch k := d[i].(type) {
 		case string:

@@ -89,9 +89,9 @@ func (b *Broker) ServeConn(nc net.Conn) error {
 		defer close(frames)
 		readErr = read(nc, frames, done)
 	})
-	b.join(c)
-	err := c.serve(frames)
-	b.leave(c)
+	b.addConnection(c)
+	err := c.serveFrames(frames)
+	b.removeConnection(c)
 	c.hangUp()
 	close(done)
 	err = errors.Join(err, nc.Close())
@@ -110,21 +110,21 @@ func (c *conn) wake() {
 	}
 }
 
-func (c *conn) serve(frames <-chan frame) error {
+func (c *conn) serveFrames(frames <-chan frame) error {
 	for {
 		select {
 		case f, ok := <-frames:
 			if !ok {
 				return nil
 			}
-			if err := c.handle(f); err != nil || f.number == performClose {
+			if err := c.handleFrame(f); err != nil || f.number == performClose {
 				_ = c.flush() // the client may not have waited for this
 				return err
 			}
 		case <-c.woken:
 		}
 		for _, s := range c.sessions {
-			s.deliver()
+			s.deliverMessages()
 		}
 		if err := c.flush(); err != nil {
 			return nil // the client is gone
@@ -168,51 +168,51 @@ func readFrame(r io.Reader) (f frame, err error) {
 	if len(d.b) == 0 {
 		return f, nil // an empty frame only keeps the connection alive
 	}
-	f.number, f.list = fields(d.value(0))
+	f.number, f.list = fields(d.readValue(0))
 	f.payload = d.b
 	return f, d.err
 }
 
-func (c *conn) handle(f frame) error {
+func (c *conn) handleFrame(f frame) error {
 	switch {
 	case f.kind == 'A':
 		c.out = append(c.out, 'A', 'M', 'Q', 'P', byte(f.channel), 1, 0, 0)
 		if f.channel == 3 {
-			c.write(frameSASL, 0, saslMechanisms, list{symbols{"ANONYMOUS"}}, nil)
+			c.bufferFrame(frameSASL, 0, saslMechanisms, list{symbols{"ANONYMOUS"}}, nil)
 		}
 	case f.kind == frameSASL && f.number == saslInit:
-		c.write(frameSASL, 0, saslOutcome, list{uint8(0)}, nil)
+		c.bufferFrame(frameSASL, 0, saslOutcome, list{uint8(0)}, nil)
 	case f.kind != frameAMQP:
 		return errMalformed
 	case f.number == performOpen:
 		c.maxFrame = maxFrame
-		if f.at(2) != nil {
-			c.maxFrame = int(max(minFrame, min(maxFrame, f.uint32(2))))
+		if f.fieldAt(2) != nil {
+			c.maxFrame = int(max(minFrame, min(maxFrame, f.uint32At(2))))
 		}
-		c.write(frameAMQP, 0, performOpen, list{"peer", nil, uint32(maxFrame), uint16(255)}, nil)
+		c.bufferFrame(frameAMQP, 0, performOpen, list{"peer", nil, uint32(maxFrame), uint16(255)}, nil)
 	case f.number == performBegin:
 		c.sessions[f.channel] = &session{
 			conn: c, channel: f.channel, links: map[uint32]*link{},
 			lent: map[uint32]loan{},
 		}
-		c.write(frameAMQP, f.channel, performBegin, list{
+		c.bufferFrame(frameAMQP, f.channel, performBegin, list{
 			f.channel, uint32(0), uint32(window), uint32(window),
 			uint32(1023),
 		}, nil)
 	case f.number == performClose:
-		c.write(frameAMQP, 0, performClose, list{}, nil)
+		c.bufferFrame(frameAMQP, 0, performClose, list{}, nil)
 	case f.number != 0:
 		s := c.sessions[f.channel]
 		if s == nil {
 			return fmt.Errorf("channel %d has no session: %w", f.channel, errMalformed)
 		}
-		return s.handle(f)
+		return s.handleFrame(f)
 	}
 	return nil
 }
 
-// write adds a frame to the buffer, which flush sends.
-func (c *conn) write(kind byte, channel uint16, number uint64, l list, payload []byte) {
+// bufferFrame adds a frame to the buffer, which flush sends.
+func (c *conn) bufferFrame(kind byte, channel uint16, number uint64, l list, payload []byte) {
 	begin := len(c.out)
 	c.out = append(c.out, 0, 0, 0, 0, 2, kind, byte(channel>>8), byte(channel))
 	c.out = append(appendValue(c.out, described{number, l}), payload...)
@@ -231,6 +231,6 @@ func (c *conn) flush() error {
 // hangUp returns the messages of the connection's receivers.
 func (c *conn) hangUp() {
 	for _, s := range c.sessions {
-		s.end()
+		s.releaseLinks()
 	}
 }

@@ -43,7 +43,7 @@ func sections(b []byte) (all []section, err error) {
 	d := decoder{b: b}
 	for len(d.b) > 0 {
 		before := d.b
-		v, ok := d.value(0).(described)
+		v, ok := d.readValue(0).(described)
 		if d.err != nil || !ok {
 			return nil, errMalformed
 		}
@@ -61,17 +61,17 @@ func parseMessage(b []byte) (*Message, error) {
 		switch s.number {
 		case sectionMessageAnnotations:
 			m.annotations, _ = s.value.(dict)
-			key, ok := m.annotations.get("x-opt-partition-key")
-			m.PartitionKey, m.isKeyed = list{key}.text(0), ok
+			key, ok := m.annotations.valueOf("x-opt-partition-key")
+			m.PartitionKey, m.isKeyed = list{key}.textAt(0), ok
 		case sectionProperties:
 			p, _ := s.value.(list)
-			m.ID, m.Subject, m.ContentType = p.text(0), p.text(3), p.text(6)
-			m.SessionID = p.text(10)
-			m.isInSession = p.at(10) != nil
+			m.ID, m.Subject, m.ContentType = p.textAt(0), p.textAt(3), p.textAt(6)
+			m.SessionID = p.textAt(10)
+			m.isInSession = p.fieldAt(10) != nil
 		case sectionApplicationProperties:
 			p, _ := s.value.(dict)
 			for i := 0; i+1 < len(p); i += 2 {
-				m.Properties[list{p[i]}.text(0)] = p[i+1]
+				m.Properties[list{p[i]}.textAt(0)] = p[i+1]
 			}
 		case sectionData:
 			data, _ := s.value.([]byte)

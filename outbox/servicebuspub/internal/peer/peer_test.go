@@ -26,7 +26,7 @@ func TestValuesAreReadAsTheyWereWritten(t *testing.T) {
 		described{symbol("x"), "y"},
 	} {
 		d := decoder{b: appendValue(nil, v)}
-		if got := d.value(0); d.err != nil || len(d.b) > 0 || !reflect.DeepEqual(got, v) {
+		if got := d.readValue(0); d.err != nil || len(d.b) > 0 || !reflect.DeepEqual(got, v) {
 			t.Errorf("%#v came back as %#v, %v, %d bytes left", v, got, d.err, len(d.b))
 		}
 	}
@@ -42,7 +42,7 @@ func TestShortFormsAreRead(t *testing.T) {
 		"\xe0\x06\x02\xa3\x01a\x01b": list{symbol("a"), symbol("b")},
 	} {
 		d := decoder{b: []byte(text)}
-		if got := d.value(0); d.err != nil || len(d.b) > 0 || !reflect.DeepEqual(got, want) {
+		if got := d.readValue(0); d.err != nil || len(d.b) > 0 || !reflect.DeepEqual(got, want) {
 			t.Errorf("%x is read as %#v, %v, want %#v", text, got, d.err, want)
 		}
 	}
@@ -55,12 +55,12 @@ func FuzzValue(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0}, 100))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := decoder{b: b}
-		v := d.value(0)
+		v := d.readValue(0)
 		if d.err != nil {
 			return
 		}
 		again := decoder{b: appendValue(nil, v)}
-		if got := again.value(0); again.err != nil || !reflect.DeepEqual(got, v) {
+		if got := again.readValue(0); again.err != nil || !reflect.DeepEqual(got, v) {
 			t.Errorf("%#v came back as %#v, %v", v, got, again.err)
 		}
 		_, _ = parseTransfer(batchFormat, b)
@@ -72,25 +72,25 @@ func FuzzValue(f *testing.F) {
 func FuzzServe(f *testing.F) {
 	c := &conn{}
 	c.out = append(c.out, "AMQP\x03\x01\x00\x00"...)
-	c.write(frameSASL, 0, saslInit, list{symbol("ANONYMOUS")}, nil)
+	c.bufferFrame(frameSASL, 0, saslInit, list{symbol("ANONYMOUS")}, nil)
 	c.out = append(c.out, "AMQP\x00\x01\x00\x00"...)
-	c.write(frameAMQP, 0, performOpen, list{"client", "host", uint32(512)}, nil)
-	c.write(frameAMQP, 0, performBegin, list{nil, uint32(0), uint32(100), uint32(100)}, nil)
+	c.bufferFrame(frameAMQP, 0, performOpen, list{"client", "host", uint32(512)}, nil)
+	c.bufferFrame(frameAMQP, 0, performBegin, list{nil, uint32(0), uint32(100), uint32(100)}, nil)
 	queue := described{uint64(targetNumber), list{"q"}}
-	c.write(frameAMQP, 0, performAttach, list{"to", uint32(0), false, nil, nil, nil, queue}, nil)
-	c.write(frameAMQP, 0, performTransfer, list{uint32(0), uint32(0), []byte{1}, uint32(0), false},
+	c.bufferFrame(frameAMQP, 0, performAttach, list{"to", uint32(0), false, nil, nil, nil, queue}, nil)
+	c.bufferFrame(frameAMQP, 0, performTransfer, list{uint32(0), uint32(0), []byte{1}, uint32(0), false},
 		appendSection(nil, sectionProperties, list{"id"}))
 	any := dict{symbol(filterName), nil}
-	c.write(frameAMQP, 0, performAttach, list{
+	c.bufferFrame(frameAMQP, 0, performAttach, list{
 		"from", uint32(1), true, nil, nil,
 		described{uint64(sourceNumber), list{"q", nil, nil, nil, nil, nil, nil, any}},
 		nil,
 	}, nil)
-	c.write(frameAMQP, 0, performFlow, list{
+	c.bufferFrame(frameAMQP, 0, performFlow, list{
 		uint32(0), uint32(100), uint32(0), uint32(100), uint32(1), uint32(0),
 		uint32(5), nil, true,
 	}, nil)
-	c.write(frameAMQP, 0, performClose, list{}, nil)
+	c.bufferFrame(frameAMQP, 0, performClose, list{}, nil)
 	f.Add(c.out)
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		near, far := net.Pipe()

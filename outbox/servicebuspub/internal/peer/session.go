@@ -67,24 +67,24 @@ func (l *link) isService() bool {
 	return strings.HasPrefix(l.address, "$") || strings.HasSuffix(l.address, "/$management")
 }
 
-func (s *session) handle(f frame) error {
+func (s *session) handleFrame(f frame) error {
 	if f.number == performAttach {
-		return s.attach(f)
+		return s.handleAttach(f)
 	}
 	if f.number == performDisposition {
-		s.dispose(f)
+		s.handleDisposition(f)
 		return nil
 	}
 	if f.number == performEnd {
-		s.end()
+		s.releaseLinks()
 		delete(s.sessions, s.channel)
-		s.frame(performEnd, list{}, nil)
+		s.writeFrame(performEnd, list{}, nil)
 		return nil
 	}
-	handle := f.uint32(0)
+	handle := f.uint32At(0)
 	if f.number == performFlow {
-		handle = f.uint32(4)
-		if f.at(4) == nil {
+		handle = f.uint32At(4)
+		if f.fieldAt(4) == nil {
 			return nil // of the session
 		}
 	}
@@ -93,43 +93,43 @@ func (s *session) handle(f frame) error {
 	case l == nil:
 		return fmt.Errorf("performative %#x for the unknown link %d: %w", f.number, handle, errMalformed)
 	case f.number == performFlow:
-		s.flow(l, f)
+		s.handleFlow(l, f)
 	case f.number == performTransfer:
-		return s.transfer(l, f)
+		return s.handleTransfer(l, f)
 	case f.number == performDetach:
-		s.release(l)
-		s.frame(performDetach, list{handle, true}, nil)
+		s.releaseLink(l)
+		s.writeFrame(performDetach, list{handle, true}, nil)
 	}
 	return nil
 }
 
-func (s *session) frame(number uint64, l list, payload []byte) {
-	s.write(frameAMQP, s.channel, number, l, payload)
+func (s *session) writeFrame(number uint64, l list, payload []byte) {
+	s.bufferFrame(frameAMQP, s.channel, number, l, payload)
 }
 
-// attach makes a link. The answer has the same handle, and the other role.
-func (s *session) attach(f frame) error {
-	_, source := fields(f.at(5))
-	_, target := fields(f.at(6))
-	l := &link{handle: f.uint32(1), name: f.text(0), isReceiver: f.bool(2)}
+// handleAttach makes a link. The answer has the same handle, and the other role.
+func (s *session) handleAttach(f frame) error {
+	_, source := fields(f.fieldAt(5))
+	_, target := fields(f.fieldAt(6))
+	l := &link{handle: f.uint32At(1), name: f.textAt(0), isReceiver: f.boolAt(2)}
 	if s.links[l.handle] != nil {
 		return fmt.Errorf("handle %d is in use: %w", l.handle, errMalformed)
 	}
 	s.links[l.handle] = l
-	answer := list{l.name, l.handle, !l.isReceiver, f.at(3), f.at(4), f.at(5), f.at(6), nil, nil}
+	answer := list{l.name, l.handle, !l.isReceiver, f.fieldAt(3), f.fieldAt(4), f.fieldAt(5), f.fieldAt(6), nil, nil}
 	if !l.isReceiver {
-		l.address = target.text(0)
+		l.address = target.textAt(0)
 		answer = append(answer, nil, uint64(s.broker.maxMessage()))
 		if n := s.broker.MaxBatch; n > 0 {
 			answer = append(answer, nil, nil, dict{symbol("com.microsoft:max-message-batch-size"), uint64(n)})
 		}
-		s.frame(performAttach, answer, nil)
+		s.writeFrame(performAttach, answer, nil)
 		l.credit = credit
-		s.grant(l)
+		s.sendFlow(l)
 		return nil
 	}
-	l.address, l.replyTo = source.text(0), target.text(0)
-	s.receive(&waiting{link: l, attach: f, until: time.Now().Add(waitsFor(f))})
+	l.address, l.replyTo = source.textAt(0), target.textAt(0)
+	s.answerReceiver(&waiting{link: l, attach: f, until: time.Now().Add(waitsFor(f))})
 	return nil
 }
 
@@ -140,42 +140,42 @@ func problem(condition string) any {
 	}}
 }
 
-// grant gives credit to a sender, or informs a receiver about the delivery of all present messages.
-func (s *session) grant(l *link) {
-	s.frame(performFlow, list{
+// sendFlow gives credit to a sender, or informs a receiver about the delivery of all present messages.
+func (s *session) sendFlow(l *link) {
+	s.writeFrame(performFlow, list{
 		s.received, uint32(window), s.sent, uint32(window), l.handle, l.count, l.credit,
 		uint32(0), l.isReceiver,
 	}, nil)
 }
 
-// flow notes how many messages a receiver accepts.
-func (s *session) flow(l *link, f frame) {
+// handleFlow notes how many messages a receiver accepts.
+func (s *session) handleFlow(l *link, f frame) {
 	if !l.isReceiver {
 		return
 	}
-	l.credit = f.uint32(5) + f.uint32(6) - l.count
-	if f.bool(8) { // drain: the receiver wants only present messages
+	l.credit = f.uint32At(5) + f.uint32At(6) - l.count
+	if f.boolAt(8) { // drain: the receiver wants only present messages
 		s.deliverTo(l)
 		l.count += l.credit
 		l.credit = 0
-		s.grant(l)
+		s.sendFlow(l)
 	}
 }
 
-// transfer receives a part of a message or of a batch, and accepts the whole with the last part.
-func (s *session) transfer(l *link, f frame) error {
+// handleTransfer receives a part of a message or of a batch, and accepts the whole with the last part.
+func (s *session) handleTransfer(l *link, f frame) error {
 	s.received++
 	if l.isReceiver {
 		return fmt.Errorf("transfer on the receiving link %s: %w", l.name, errMalformed)
 	}
-	if f.at(1) != nil {
-		l.number, l.format, l.settled = f.uint32(1), f.uint32(3), f.bool(4)
+	if f.fieldAt(1) != nil {
+		l.number, l.format, l.settled = f.uint32At(1), f.uint32At(3), f.boolAt(4)
 	}
 	l.partial = append(l.partial, f.payload...)
 	if len(l.partial) > 2*s.broker.maxMessage() {
 		return fmt.Errorf("%d bytes in one delivery: %w", len(l.partial), errMalformed)
 	}
-	if f.bool(5) && !f.bool(9) {
+	if f.boolAt(5) && !f.boolAt(9) {
 		return nil
 	}
 	payload := l.partial
@@ -183,26 +183,26 @@ func (s *session) transfer(l *link, f frame) error {
 	l.count++
 	if l.credit--; l.credit < credit/2 {
 		l.credit = credit
-		s.grant(l)
+		s.sendFlow(l)
 	}
-	if f.bool(9) { // aborted
+	if f.boolAt(9) { // aborted
 		return nil
 	}
 	var condition string
 	if l.isService() {
-		s.answer(l, payload)
+		s.answerRequest(l, payload)
 	} else {
 		msgs, err := parseTransfer(l.format, payload)
 		if err != nil {
 			return err
 		}
-		condition = s.broker.accept(l.address, msgs, len(payload))
+		condition = s.broker.acceptMessages(l.address, msgs, len(payload))
 	}
 	if condition == Close {
 		return s.conn.nc.Close()
 	}
 	if !l.settled {
-		s.frame(performDisposition, list{true, l.number, l.number, true, outcome(condition)}, nil)
+		s.writeFrame(performDisposition, list{true, l.number, l.number, true, outcome(condition)}, nil)
 	}
 	return nil
 }
@@ -223,13 +223,13 @@ func outcome(condition string) any {
 	return described{uint64(outcomeRejected), list{problem(condition)}}
 }
 
-// answer answers a request: every token is valid, and there is nothing else to manage.
-func (s *session) answer(l *link, request []byte) {
+// answerRequest answers a request: every token is valid, and there is nothing else to manage.
+func (s *session) answerRequest(l *link, request []byte) {
 	all, _ := sections(request)
 	var id, replyTo any
 	for _, part := range all {
 		if p, ok := part.value.(list); ok && part.number == sectionProperties {
-			id, replyTo = p.at(0), p.at(4)
+			id, replyTo = p.fieldAt(0), p.fieldAt(4)
 		}
 	}
 	code, text := int32(202), "Accepted"
@@ -242,7 +242,7 @@ func (s *session) answer(l *link, request []byte) {
 		"statusCode", code, "statusDescription", text,
 	})
 	b = appendSection(b, sectionValue, nil)
-	to := list{replyTo}.text(0)
+	to := list{replyTo}.textAt(0)
 	for _, receiver := range s.links {
 		if receiver.isReceiver && receiver.address == l.address && (receiver.replyTo == to || receiver.name == to) {
 			receiver.answers = append(receiver.answers, b)
@@ -251,9 +251,9 @@ func (s *session) answer(l *link, request []byte) {
 	}
 }
 
-// deliver sends as many messages as receivers have credit for, and answers receivers that waited for a session.
-func (s *session) deliver() {
-	s.waiting = slices.DeleteFunc(s.waiting, s.receive)
+// deliverMessages sends as many messages as receivers have credit for, and answers receivers that waited for a session.
+func (s *session) deliverMessages() {
+	s.waiting = slices.DeleteFunc(s.waiting, s.answerReceiver)
 	for _, l := range s.links {
 		if l.isReceiver {
 			s.deliverTo(l)
@@ -264,19 +264,19 @@ func (s *session) deliver() {
 func (s *session) deliverTo(l *link) {
 	for l.credit > 0 {
 		if len(l.answers) > 0 {
-			s.send(l, l.answers[0], true)
+			s.sendMessage(l, l.answers[0], true)
 			l.answers = l.answers[1:]
 			continue
 		}
 		if l.isService() {
 			return
 		}
-		e := s.broker.next(l.address, l.group)
+		e := s.broker.lendNext(l.address, l.group)
 		if e == nil {
 			return
 		}
 		s.lent[s.sent] = loan{e, l}
-		s.send(l, e.encode(), false)
+		s.sendMessage(l, e.encodeMessage(), false)
 	}
 }
 
@@ -284,8 +284,8 @@ func (s *session) deliverTo(l *link) {
 // link.
 func lockedUntil() int64 { return time.Now().Add(5 * time.Minute).UnixMilli() }
 
-// encode returns the message in the form for a receiver.
-func (e *entry) encode() []byte {
+// encodeMessage returns the message in the form for a receiver.
+func (e *entry) encodeMessage() []byte {
 	annotations := append(dict{
 		symbol("x-opt-sequence-number"), e.sequence, symbol("x-opt-enqueued-time"), timestamp(0),
 		symbol("x-opt-locked-until"), timestamp(lockedUntil()),
@@ -294,31 +294,31 @@ func (e *entry) encode() []byte {
 	return append(appendSection(b, sectionMessageAnnotations, annotations), e.bare...)
 }
 
-// send sends a message in as many frames as the client needs.
-func (s *session) send(l *link, payload []byte, settled bool) {
+// sendMessage sends a message in as many frames as the client needs.
+func (s *session) sendMessage(l *link, payload []byte, settled bool) {
 	tag := make([]byte, 16) // Service Bus puts the lock token there
 	binary.BigEndian.PutUint32(tag[12:], s.sent)
 	room := s.maxFrame - 128 // for the rest of the frame
 	for first := true; first || len(payload) > 0; first = false {
 		part := payload[:min(room, len(payload))]
 		payload = payload[len(part):]
-		s.frame(performTransfer, list{l.handle, s.sent, tag, uint32(0), settled, len(payload) > 0}, part)
+		s.writeFrame(performTransfer, list{l.handle, s.sent, tag, uint32(0), settled, len(payload) > 0}, part)
 	}
 	s.sent++
 	l.count++
 	l.credit--
 }
 
-// dispose settles messages with the outcome from their receiver.
-func (s *session) dispose(f frame) {
-	if !f.bool(0) {
+// handleDisposition settles messages with the outcome from their receiver.
+func (s *session) handleDisposition(f frame) {
+	if !f.boolAt(0) {
 		return // a sender's disposition of its own messages
 	}
-	first, last := f.uint32(1), f.uint32(2)
-	if f.at(2) == nil {
+	first, last := f.uint32At(1), f.uint32At(2)
+	if f.fieldAt(2) == nil {
 		last = first
 	}
-	number, _ := fields(f.at(4))
+	number, _ := fields(f.fieldAt(4))
 	var entries []*entry
 	for n, e := range s.lent {
 		if n >= first && n <= last {
@@ -326,34 +326,34 @@ func (s *session) dispose(f frame) {
 			delete(s.lent, n)
 		}
 	}
-	s.broker.settle(entries, number)
-	state := f.at(4)
+	s.broker.settleLoans(entries, number)
+	state := f.fieldAt(4)
 	if number == outcomeRejected {
 		state = outcome("") // clients would take their own rejection for a failure
 	}
-	if !f.bool(3) {
-		s.frame(performDisposition, list{false, first, last, true, state}, nil)
+	if !f.boolAt(3) {
+		s.writeFrame(performDisposition, list{false, first, last, true, state}, nil)
 	}
 }
 
-// release ends a link. Unsettled messages return to their session.
-func (s *session) release(l *link) {
+// releaseLink ends a link. Unsettled messages return to their session.
+func (s *session) releaseLink(l *link) {
 	delete(s.links, l.handle)
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *waiting) bool { return w.link == l })
 	for n, e := range s.lent {
 		if e.to == l {
-			s.broker.settle([]*entry{e.entry}, outcomeReleased)
+			s.broker.settleLoans([]*entry{e.entry}, outcomeReleased)
 			delete(s.lent, n)
 		}
 	}
 	if l.hasGroup {
-		s.broker.unlock(l.address, l.group)
+		s.broker.unlockSession(l.address, l.group)
 	}
 }
 
-// end ends all links.
-func (s *session) end() {
+// releaseLinks ends all links.
+func (s *session) releaseLinks() {
 	for _, l := range s.links {
-		s.release(l)
+		s.releaseLink(l)
 	}
 }

@@ -18,23 +18,23 @@ type waiting struct {
 
 // waitsFor returns how long a receiver waits for a free session.
 func waitsFor(attach frame) time.Duration {
-	if properties, ok := attach.at(13).(dict); ok {
-		if ms, ok := properties.get("com.microsoft:timeout"); ok {
-			return time.Duration(list{ms}.uint32(0)) * time.Millisecond
+	if properties, ok := attach.fieldAt(13).(dict); ok {
+		if ms, ok := properties.valueOf("com.microsoft:timeout"); ok {
+			return time.Duration(list{ms}.uint32At(0)) * time.Millisecond
 		}
 	}
 	return patience
 }
 
-// receive answers a receiver, or makes it wait.
-func (s *session) receive(w *waiting) (answered bool) {
+// answerReceiver answers a receiver, or makes it wait.
+func (s *session) answerReceiver(w *waiting) (answered bool) {
 	l, f := w.link, w.attach
-	_, source := fields(f.at(5))
-	answer := list{l.name, l.handle, false, f.at(3), f.at(4), f.at(5), f.at(6), nil, nil}
+	_, source := fields(f.fieldAt(5))
+	answer := list{l.name, l.handle, false, f.fieldAt(3), f.fieldAt(4), f.fieldAt(5), f.fieldAt(6), nil, nil}
 	condition := ""
-	if filter, ok := source.at(7).(dict); ok && !l.isService() {
+	if filter, ok := source.fieldAt(7).(dict); ok && !l.isService() {
 		var isAny bool
-		condition, isAny = s.accept(l, source, filter)
+		condition, isAny = s.lockRequested(l, source, filter)
 		if condition != "" && isAny && time.Now().Before(w.until) {
 			if w.timer == nil {
 				w.timer = time.AfterFunc(time.Until(w.until), s.wake)
@@ -48,18 +48,18 @@ func (s *session) receive(w *waiting) (answered bool) {
 		answer[5] = nil
 	}
 	locked := dict{symbol("com.microsoft:locked-until-utc"), int64(ticks1970 + lockedUntil()*10_000)}
-	s.frame(performAttach, append(answer, uint32(0), nil, nil, nil, locked), nil)
+	s.writeFrame(performAttach, append(answer, uint32(0), nil, nil, nil, locked), nil)
 	if condition != "" {
 		delete(s.links, l.handle)
-		s.frame(performDetach, list{l.handle, true, problem(condition)}, nil)
+		s.writeFrame(performDetach, list{l.handle, true, problem(condition)}, nil)
 	}
 	return true
 }
 
-// accept locks the requested session, and names the session in the source. Clients name a session as a plain or as a
-// described value, and expect the answer in the same form; null is any session.
-func (s *session) accept(l *link, source list, filter dict) (condition string, isAny bool) {
-	id, ok := filter.get(filterName)
+// lockRequested locks the requested session, and names the session in the source. Clients name a session as a plain or
+// as a described value, and expect the answer in the same form; null is any session.
+func (s *session) lockRequested(l *link, source list, filter dict) (condition string, isAny bool) {
+	id, ok := filter.valueOf(filterName)
 	if !ok {
 		return "", false
 	}
@@ -67,7 +67,7 @@ func (s *session) accept(l *link, source list, filter dict) (condition string, i
 	if isDescribed {
 		id = d.value
 	}
-	group, ok := s.broker.lock(l.address, s.conn, list{id}.text(0), id == nil)
+	group, ok := s.broker.lockSession(l.address, s.conn, list{id}.textAt(0), id == nil)
 	if !ok {
 		return conditionTimeout, id == nil
 	}
