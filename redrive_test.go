@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,6 +44,54 @@ func TestALetterWhoseAnswerIsLostIsThereOnce(t *testing.T) {
 		p.stop(t)
 		if box.names() != "bad failed" || box.puts.Load() != 2 || w.pending() != 0 {
 			t.Errorf("letters %q after %d puts, %d pending", box.names(), box.puts.Load(), w.pending())
+		}
+	})
+}
+
+// Two changes of a transaction are parked, the second because its key is held. The answer of the dead letters to the
+// second is lost. The letter is there when the processor looks again, and the hook hears of both.
+func TestTheHookHearsOfALetterWhoseAnswerIsLost(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var writes []feed.Write
+		for _, id := range []string{"bad", "good"} {
+			writes = append(writes, feed.Write{
+				Op: feed.WriteUpsert, ID: id,
+				Body: fmt.Appendf(nil, `{"id":%q,"city":"oslo"}`, id),
+			})
+		}
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), writes); err != nil {
+			t.Fatal(err)
+		}
+		box, lost := &letterBox{}, false
+		box.refuse = func(l feed.DeadLetter) error {
+			if lost || l.Disposition != feed.DispositionHeld {
+				return nil
+			}
+			lost = true
+			box.kept = append(box.kept, l)
+			return errRefused
+		}
+		var mu sync.Mutex
+		var heard []string
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+		}}
+		o.Hooks.Parked = func(_ context.Context, l feed.DeadLetter) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, l.Change.ID)
+		}
+		p := w.run("a", feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			said := &feed.Failure{Items: map[int]error{0: feed.Poison(errHandler)}}
+			for i := 1; i < len(b.Changes); i++ {
+				said.Items[i] = feed.ErrUntried
+			}
+			return said
+		}), o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if !lost || box.names() != "bad poison, good held" || !slices.Equal(heard, []string{"bad", "good"}) {
+			t.Errorf("an answer was lost: %v; letters %q, heard of %q", lost, box.names(), heard)
 		}
 	})
 }

@@ -59,6 +59,10 @@ func (b *Batch) Attempt() int {
 // IsHeld reports whether the change is to be parked only because its key is held.
 func (b *Batch) IsHeld() bool { return b.isHeld }
 
+// HasBeenRefused reports whether the letter of the batch may be stored already: an earlier try has failed, or has had
+// no answer.
+func (b *Batch) HasBeenRefused() bool { return b.State == Parking && b.streak > 0 }
+
 // HeldSince is the LSN of the change that the key of the batch is held for; 0 is unknown.
 func (b *Batch) HeldSince() int64 { return b.lanes[0].heldSince }
 

@@ -30,6 +30,7 @@ func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 		})
 	}
 	d.mu.Lock()
+	ours := !there || b.HasBeenRefused() // the answer to an earlier try may be lost
 	if err == nil {
 		d.held.Troubles.Remove(feed.OriginDeadLetters)
 		d.engine.Tell(delivery.LetterStored{Batch: b}, time.Now())
@@ -40,7 +41,7 @@ func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 	switch {
 	case err != nil:
 		d.held.Report(d.held.UntilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l, err)))
-	case !there:
+	case ours:
 		instance.CallHook(d.in, d.in.Hooks.Parked, l)
 	}
 	d.saveIfDue(false)
