@@ -200,7 +200,7 @@ func (v *inventory) sealLogs() error {
 	defer v.mu.Unlock()
 	if n := len(v.facts.Logs); v.newest != nil {
 		v.facts.Closed = &ending{
-			Log: v.facts.Logs[n-1], LogEnd: v.newest.size.Load(), Sum: v.newest.sum.Load(),
+			Log: v.facts.Logs[n-1], LogEnd: v.newest.size.Load(), Sum: v.newest.checksum(),
 			Manifest: m, Size: info.Size(),
 		}
 	}
@@ -311,8 +311,17 @@ func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.Fil
 // logBytes is the number of bytes written to a log, and their checksum. The checksum tells the log from the log of
 // another store that has the same length. A single goroutine of the library writes to a log.
 type logBytes struct {
-	size atomic.Int64
-	sum  atomic.Uint32
+	size  atomic.Int64
+	sum   atomic.Uint32
+	short atomic.Bool // a write was not whole, so sum is unknown
+}
+
+// checksum is that of all bytes; 0 is unknown.
+func (l *logBytes) checksum() uint32 {
+	if l.short.Load() {
+		return 0
+	}
+	return l.sum.Load()
 }
 
 // countedLog is the newest log. A countedLog counts the written bytes, because closing the store needs the log's
@@ -323,10 +332,14 @@ type countedLog struct {
 	written *logBytes
 }
 
-// Write counts the bytes written.
+// Write counts the bytes written. It sums them before, because a file may change the bytes that it is given.
 func (l countedLog) Write(b []byte) (int, error) {
+	sum := crc32.Update(l.written.sum.Load(), castagnoli, b)
 	n, err := l.File.Write(b)
 	l.written.size.Add(int64(n))
-	l.written.sum.Store(crc32.Update(l.written.sum.Load(), castagnoli, b[:n]))
+	l.written.sum.Store(sum)
+	if n < len(b) {
+		l.written.short.Store(true)
+	}
 	return n, err
 }
