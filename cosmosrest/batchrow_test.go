@@ -432,17 +432,24 @@ func TestARowWithAnEmptyKeyIsRefused(t *testing.T) {
 	}
 }
 
+// drainedWorld has a container of two partitions, of which that of key "c" has used up its budget.
+func drainedWorld(t *testing.T) (*world, *docstore.Container) {
+	t.Helper()
+	w := newWorld(t, Options{})
+	cont := w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "800"})
+	if _, err := cont.Split(t.Context(), "0"); err != nil {
+		t.Fatal(err)
+	}
+	w.write(t, "c")
+	time.Sleep(time.Second)
+	w.drain(t, "c")
+	return w, cont
+}
+
 // Whoever is over the budget is told so by the answer. By a row only where others are not.
 func TestThrottledRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		cont := w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "800"})
-		if _, err := cont.Split(t.Context(), "0"); err != nil {
-			t.Fatal(err)
-		}
-		w.write(t, "c")
-		time.Sleep(time.Second)
-		w.drain(t, "c")
+		w, cont := drainedWorld(t)
 		request := netbatch.Request(row(rowRead, "1", ""), row(rowCreate, "", `{"id":"2","pk":"p"}`))
 		for _, headers := range []map[string]string{
 			atomicRows,

@@ -6,21 +6,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 // A partition has used up its budget, and another one has not. Each operation has its own answer, whichever comes
 // first, and an operation that makes no sense is refused for that: a client would repeat a throttled one.
 func TestABulkIsThrottledByOperationWhereOnePartitionHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		cont := w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "800"})
-		if _, err := cont.Split(t.Context(), "0"); err != nil {
-			t.Fatal(err)
-		}
-		w.write(t, "c")
-		time.Sleep(time.Second)
-		w.drain(t, "c")
+		w, cont := drainedWorld(t)
 		key := otherPartition(t, cont, "p")
 		create := fmt.Sprintf(`{"operationType":"Create","partitionKey":%s,"resourceBody":{"id":"2","pk":%s}}`,
 			strconv.Quote(key), strings.Trim(key, "[]"))

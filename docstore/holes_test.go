@@ -2,8 +2,6 @@ package docstore
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -16,7 +14,7 @@ import (
 // A reader that waits at the gate of a partition looks at the partition once more when the gate opens. So the partition
 // must be retired by then, or the reader waits for a change that never comes.
 func TestAPartitionIsRetiredBeforeItsGateOpens(t *testing.T) {
-	c := holed(t)
+	_, c := inMemory(t, ContainerSpec{})
 	part := c.layout.Load().parts[0]
 	release := c.HoldGate()
 	var splitting sync.WaitGroup
@@ -37,7 +35,7 @@ func TestAPartitionIsRetiredBeforeItsGateOpens(t *testing.T) {
 
 // A reader that begins in the past has read nothing yet, so it waits for nothing.
 func TestAReaderThatHasNotBegunDoesNotWait(t *testing.T) {
-	c := holed(t)
+	_, c := inMemory(t, ContainerSpec{})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, start := range []feed.Start{feed.FromBeginning(), feed.FromTime(time.Unix(1000, 0))} {
@@ -50,16 +48,7 @@ func TestAReaderThatHasNotBegunDoesNotWait(t *testing.T) {
 // The last key of a table is the end of the ranges that a deleted container had. The table is whole, and salvage loses
 // nothing.
 func TestATableThatEndsWithARemovedRangeIsNoOther(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
-	storeWith(t, dir, "1")
-	db, err := Open(dir, Options{})
-	if err == nil {
-		err = db.DeleteContainer(t.Context(), "c")
-	}
-	if err = errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	storeWith(t, dir, "2") // what was in the log is in a table now
+	dir := storeWithRemovedRange(t)
 	found, err := Salvage(t.Context(), dir, func(string, Item) error { return nil })
 	if err != nil || len(found.Lost) > 0 {
 		t.Errorf("lost %+v, %v; want nothing", found.Lost, err)
@@ -76,23 +65,4 @@ func TestLostMarksRaiseNoDoubtWhereNoneAreWritten(t *testing.T) {
 			t.Errorf("without marks %v: doubtful %v", markless, got)
 		}
 	}
-}
-
-// holed is a container of a store in memory.
-func holed(t *testing.T) *Container {
-	t.Helper()
-	db, err := Open("", Options{InMemory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := db.CreateContainer(t.Context(), ContainerSpec{ID: "c", Paths: []string{"/pk"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

@@ -207,14 +207,7 @@ func TestTheDocumentsOfAnotherStoresLogAreDoubtful(t *testing.T) {
 // Of a killed store nothing says where its log ended. The numbers of the writes tell whether the log continues after
 // the tables, and after the log before.
 func TestTheNumbersOfWritesTellALogOfAnotherTime(t *testing.T) {
-	s := makeShape(t, killedBeforeFlush)
-	var logs []string
-	for name := range s.image {
-		if strings.HasSuffix(name, ".log") {
-			logs = append(logs, name)
-		}
-	}
-	slices.Sort(logs)
+	s, logs := killedWithLogs(t)
 	first := logs[:0:0] // the logs that are not in tables
 	for i, name := range logs {
 		img := maps.Clone(s.image)

@@ -359,10 +359,10 @@ func TestAGapInTheNewestLogIsJudgedByHowTheLogWasWritten(t *testing.T) {
 	}
 }
 
-// The block of a table with the ranges that were removed is verified like those with keys: without it what was deleted
-// returns.
-func TestARemovedRangeOfATableIsVerified(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "store")
+// storeWithRemovedRange makes a store of which a table has the removal of the ranges of a deleted container.
+func storeWithRemovedRange(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "store")
 	storeWith(t, dir, "1")
 	db, err := Open(dir, Options{})
 	if err == nil {
@@ -372,6 +372,13 @@ func TestARemovedRangeOfATableIsVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	storeWith(t, dir, "2") // what was in the log is in a table now
+	return dir
+}
+
+// The block of a table with the ranges that were removed is verified like those with keys: without it what was deleted
+// returns.
+func TestARemovedRangeOfATableIsVerified(t *testing.T) {
+	dir := storeWithRemovedRange(t)
 	damaged := 0
 	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil {

@@ -270,9 +270,9 @@ func TestAnInterruptedMakingIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// TestALogThatIsMissingBetweenOthersIsNoticed is about a store without an inventory, that
-// of an earlier version.
-func TestALogThatIsMissingBetweenOthersIsNoticed(t *testing.T) {
+// killedWithLogs makes a store that was killed before its logs were in tables, and returns their names.
+func killedWithLogs(t *testing.T) (*shape, []string) {
+	t.Helper()
 	s := makeShape(t, killedBeforeFlush)
 	var logs []string
 	for name := range s.image {
@@ -281,6 +281,13 @@ func TestALogThatIsMissingBetweenOthersIsNoticed(t *testing.T) {
 		}
 	}
 	slices.Sort(logs)
+	return s, logs
+}
+
+// TestALogThatIsMissingBetweenOthersIsNoticed is about a store without an inventory, that
+// of an earlier version.
+func TestALogThatIsMissingBetweenOthersIsNoticed(t *testing.T) {
+	s, logs := killedWithLogs(t)
 	if len(logs) < 3 {
 		t.Fatalf("logs are %v, too few for this test", logs)
 	}
