@@ -50,8 +50,11 @@ func (p *place) applyEdit(e edit) error {
 	want := withoutLastCommas(tokens(strings.Join(e.old, "\n")))
 	at, end := -1, -1
 	for i := p.from; i < p.upto; i++ {
+		if indentOf(p.lines[i]) != indentOf(e.old[0]) {
+			continue
+		}
 		to, fits := p.matchLines(i, want)
-		if !fits || indentOf(p.lines[i]) != indentOf(e.old[0]) {
+		if !fits {
 			continue
 		}
 		if at >= 0 {

@@ -27,12 +27,17 @@ func checkFileLength(r *repo) (found []finding) {
 // example in a comment.
 func checkLineLength(r *repo) (found []finding) {
 	for _, f := range r.files {
-		literals := r.linesOfLiterals(f)
+		var literals map[int]bool // of the few files with a long line
 		for i, line := range strings.Split(f.src, "\n") {
 			width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 			code := strings.TrimSpace(line)
-			if width <= maxLineWidth || literals[i+1] || strings.HasPrefix(code, "//\t") ||
-				strings.HasPrefix(code, "//go:") {
+			if width <= maxLineWidth || strings.HasPrefix(code, "//\t") || strings.HasPrefix(code, "//go:") {
+				continue
+			}
+			if literals == nil {
+				literals = r.linesOfLiterals(f)
+			}
+			if literals[i+1] {
 				continue
 			}
 			found = append(found, finding{f.path, fmt.Sprintf("line %d: %d characters, limit %d", i+1, width,

@@ -447,6 +447,17 @@ func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 	}
 }
 
+// A call that ends because the work on the lease ends in order is no attempt.
+func TestACallThatIsCutIsNoAttempt(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a")
+	w.fails(w.wants(Call, 1))
+	w.wait(time.Second)
+	w.Tell(Cut{Batch: w.wants(Call, 1)}, w.now)
+	if b := w.wants(Call, 1); b.Attempt() != 2 || b.failures() != 1 {
+		t.Errorf("attempt %d with %d failures after one failure and a stop, want 2 with 1", b.Attempt(), b.failures())
+	}
+}
+
 // One of two changes of a transaction has failed alone. Its attempts stay with it under any number of owners.
 func TestAttemptsStayWithTheirChangeOfATransaction(t *testing.T) {
 	r := Rules{MaxAttempts: 9, CanPark: true}

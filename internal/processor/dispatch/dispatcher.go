@@ -161,9 +161,8 @@ func (d *Dispatcher) hasRoom() bool {
 		d.engine.MakeRoom(d.engine.Counts().Items/2, patience, time.Now())
 		d.saver.Changed()
 	}
-	return !isFull(d.engine.Counts(), &d.in.Options) && !d.storing && (d.in.Options.Concurrency > 1 ||
-		d.in.Options.MaxWait > 0 ||
-		d.engine.IsBlocked())
+	return !isFull(d.engine.Counts(), &d.in.Options) && !d.storing &&
+		(d.in.Options.Concurrency > 1 || d.in.Options.MaxWait > 0 || d.engine.IsBlocked())
 }
 
 func isFull(n delivery.Counts, o *instance.Options) bool {

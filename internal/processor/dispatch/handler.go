@@ -204,12 +204,7 @@ func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
 
 // LeaveOutage has the lease be no part of an outage here any more. When a lease is split, its parts that this instance
 // works on must have begun before that.
-func (d *Dispatcher) LeaveOutage() {
-	d.mu.Lock()
-	d.engine.Tell(delivery.LeaseLeft{}, time.Now())
-	d.mu.Unlock()
-	d.callNewsHooks()
-}
+func (d *Dispatcher) LeaveOutage() { d.tellEngine(delivery.LeaseLeft{}) }
 
 // Wait waits for the calls that were left behind because they are stuck.
 func (d *Dispatcher) Wait() { d.delegate.calls.Wait() }
