@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -24,7 +25,7 @@ import (
 type backupOptions struct {
 	account place.Settings
 	skip    bool // skip the check
-	form    *choice
+	report  *report.Report
 }
 
 // backupCommand is the command backup.
@@ -52,17 +53,20 @@ reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp
 	}
 	accountFlags(cmd, &o.account)
 	cmd.Flags().BoolVar(&o.skip, "no-check", false, "leave out the check of the copy, which reads all of it")
-	o.form = output(cmd)
+	o.report = output(cmd)
 	return cmd
 }
 
 // backedUp is the report of a backup.
 type backedUp struct {
-	Directory string `json:"directory"`
-	Bytes     int64  `json:"bytes"`
-	Files     int    `json:"files"`
-	Checked   bool   `json:"checked"`
+	Directory string `json:"directory" about:"the new directory"`
+	Bytes     int64  `json:"bytes" about:"in all files"`
+	Files     int    `json:"files" about:"number of files"`
+	Checked   bool   `json:"checked" about:"the copy was checked, and has no violation"`
 }
+
+// ReportedAs implements [report.Value].
+func (backedUp) ReportedAs() string { return "backup" }
 
 // backupStore copies a store and checks the copy. A copy with violations is kept, because there may be no better copy:
 // the store itself has the same violations.
@@ -90,15 +94,14 @@ func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 	if done.Files, done.Bytes, err = sizeOf(to); err != nil {
 		return err
 	}
-	if o.form.value == "json" {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(done)
-	}
-	checked := "checked"
-	if o.skip {
-		checked = "not checked"
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes in %d files, %s\n", to, done.Bytes, done.Files, checked)
-	return err
+	return o.report.Object(done, func(w io.Writer) error {
+		checked := "checked"
+		if o.skip {
+			checked = "not checked"
+		}
+		_, err := fmt.Fprintf(w, "%s: %d bytes in %d files, %s\n", to, done.Bytes, done.Files, checked)
+		return err
+	})
 }
 
 // copyUnchecked returns the error of a copy whose check failed. A copy with violations is kept. If the check found no

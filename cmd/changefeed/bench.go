@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 )
 
 // benchOptions are the flags of bench.
@@ -15,7 +16,7 @@ type benchOptions struct {
 	dir     string
 	against string
 	load    time.Duration
-	output  *choice
+	report  *report.Report
 }
 
 // benchCommand is the command bench. The benchmarks themselves are in cmd/changefeed/internal/bench.
@@ -50,8 +51,8 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 				return err
 			}
 			return bench.Measure(cmd.Context(), chosen, bench.Plan{
-				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary, Out: cmd.OutOrStdout(),
-				JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
+				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary,
+				Report: o.report, Log: cmd.ErrOrStderr(),
 			})
 		},
 	}
@@ -61,7 +62,7 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 		"`binary` of another build of changefeed, to measure against; without names, its servers")
 	cmd.Flags().DurationVar(&o.load, "load", 0,
 		"how `long` serve_memory has requests of all kinds at once, after its other load of 4.5 s")
-	o.output = output(cmd)
+	o.report = outputRows(cmd, bench.FigureKind)
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
@@ -22,7 +22,7 @@ import (
 // checkOptions are the flags of check.
 type checkOptions struct {
 	account place.Settings
-	form    *choice
+	report  *report.Report
 }
 
 // checkCommand is the command check. checkCommand writes its report even if the check could not be finished.
@@ -45,21 +45,25 @@ Each violation is a line, 20 at most, and the exit code is then 5.` + storeHelp,
 			if _, wrong := errors.AsType[usage.Error](err); wrong {
 				return err
 			}
-			return cmp.Or(o.writeReport(cmd.OutOrStdout(), found), err, found.verdict())
+			return cmp.Or(o.report.Object(found, found.writeText), err, found.verdict())
 		},
 	}
 	accountFlags(cmd, &o.account)
-	o.form = output(cmd)
+	o.report = output(cmd)
 	return cmd
 }
 
 // checked is the report of a check.
 type checked struct {
-	Store      string               `json:"store"`
-	Records    int64                `json:"records"`
-	Violations []docstore.Violation `json:"violations"`
-	Error      string               `json:"error,omitempty"` // why the check could not be done
+	Store      string               `json:"store" about:"directory or address"`
+	OK         bool                 `json:"ok" about:"the check was done, and there is no violation"`
+	Records    int64                `json:"records" about:"records that were checked"`
+	Violations []docstore.Violation `json:"violations" about:"at most 20"`
+	Error      string               `json:"error,omitempty" about:"why the check could not be done"`
 }
+
+// ReportedAs implements [report.Value].
+func (checked) ReportedAs() string { return "check" }
 
 // verdict returns an error if the check did not finish, or found violations.
 func (c checked) verdict() error {
@@ -92,14 +96,12 @@ func (o *checkOptions) checkStore(cmd *cobra.Command, store string) (checked, er
 	if err != nil {
 		found.Error = err.Error()
 	}
+	found.OK = found.verdict() == nil
 	return found, err
 }
 
-// writeReport writes the report. If the check failed, there is no summary, because the error follows.
-func (o *checkOptions) writeReport(w io.Writer, c checked) error {
-	if o.form.value == "json" {
-		return json.NewEncoder(w).Encode(c)
-	}
+// writeText writes the report for people. If the check failed, there is no summary, because the error follows.
+func (c checked) writeText(w io.Writer) error {
 	for _, v := range c.Violations {
 		if _, err := fmt.Fprintln(w, v); err != nil {
 			return err

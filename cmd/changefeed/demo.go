@@ -1,14 +1,16 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -19,7 +21,7 @@ import (
 type demoOptions struct {
 	dir    string
 	length time.Duration
-	output *choice
+	report *report.Report
 }
 
 // shortestDemo is the shortest time that all scenes of the demo need.
@@ -54,7 +56,7 @@ figure of its own. Ctrl-C ends the demo early, with the same judgement.`,
 		"`directory` of the store, which is kept (default a temporary one, removed at the end)")
 	f.DurationVar(&o.length, "for", 20*time.Second, "how long to write")
 	_ = cmd.MarkFlagDirname("dir")
-	o.output = output(cmd)
+	o.report = output(cmd)
 	return cmd
 }
 
@@ -73,7 +75,7 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 		defer os.RemoveAll(dir)
 	}
 	out := cmd.OutOrStdout()
-	if o.output.value == "json" {
+	if !o.report.ForPeople() {
 		out = cmd.ErrOrStderr()
 	}
 	// A store that the user has named is kept, and the demo reports its place.
@@ -81,13 +83,11 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.output.value == "json" {
-		if err := json.NewEncoder(cmd.OutOrStdout()).Encode(found); err != nil {
-			return err
-		}
-	}
-	return verdict(found)
+	return cmp.Or(o.report.Object(found, nothing), verdict(found))
 }
+
+// nothing writes nothing: the demo has shown its findings on its screen.
+func nothing(io.Writer) error { return nil }
 
 // verdict returns an error if the demo found a broken promise. Changes delivered twice are no failure, because the
 // promise is at-least-once delivery.

@@ -19,7 +19,7 @@ func TestTheDemoEndsWell(t *testing.T) {
 		t.Fatalf("output %q: %v", out, err)
 	}
 	if got.Written == 0 || got.Handled == 0 || got.Lost+got.OutOfOrder+got.DuplicatesPlannedMoves != 0 ||
-		got.TakeoverMS == nil || got.RebalanceRounds == nil {
+		got.Takeover == nil || got.RebalanceRounds == nil {
 		t.Errorf("got %s", out)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
@@ -53,10 +55,10 @@ has the letters of all.` + addressHelp
 // letterOptions are the flags of the commands dlq.
 type letterOptions struct {
 	placeFlags
-	query letters.Query
-	key   arg.Key
-	all   bool // instead of ids
-	form  *choice
+	query  letters.Query
+	key    arg.Key
+	all    bool // instead of ids
+	report *report.Report
 }
 
 // register adds the flags to a command.
@@ -69,7 +71,6 @@ func (o *letterOptions) register(cmd *cobra.Command) {
 		"`address` of the container that the unit reads, if several units have the name")
 	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
 	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
-	o.form = output(cmd)
 }
 
 // leasesFlag adds the flag of the leases in which a unit without letters is looked for.
@@ -161,14 +162,15 @@ With -o json, one object a line: id, key, item, lease, attempts, cause, disposit
   changefeed dlq list docstore:data#letters --name mailer -o json | jq -r .cause | sort | uniq -c`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.readLetters(cmd, args, func(from string, all letters.Seq) error {
-				if o.form.value == "json" {
-					return letters.WriteList(cmd.OutOrStdout(), all)
+				if !o.report.ForPeople() {
+					return letters.WriteList(o.report.Rows(), all)
 				}
 				return letters.WriteTable(cmd.OutOrStdout(), o.query.Name, from, all)
 			})
 		},
 	}
 	o.register(cmd)
+	o.report = outputRows(cmd, letters.ListKind)
 	o.leasesFlag(cmd)
 	return cmd
 }
@@ -188,14 +190,15 @@ documentation of package deadletters lists its members.` + dlqHelp,
   changefeed dlq show mailer.ndjson --name mailer -o json | jq .document`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.readLetters(cmd, args, func(_ string, all letters.Seq) error {
-				if o.form.value == "json" {
-					return letters.WriteWhole(cmd.OutOrStdout(), o.query.Name, all)
+				if !o.report.ForPeople() {
+					return letters.WriteWhole(o.report.Rows(), o.query.Name, all)
 				}
 				return letters.Show(cmd.OutOrStdout(), all)
 			})
 		},
 	}
 	o.register(cmd)
+	o.report = output(cmd)
 	o.leasesFlag(cmd)
 	return cmd
 }
@@ -239,13 +242,19 @@ func (o *letterOptions) dropLetters(cmd *cobra.Command, args []string) error {
 		n, err = o.query.Drop(cmd.Context(), opener, at, warn)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case o.form.value == "json":
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), `{"dropped":%d}`+"\n", n)
-	default:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "dropped %s\n", terminal.Count(n, "letter"))
 	}
-	return err
+	return o.report.Object(dropped{n}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "dropped %s\n", terminal.Count(n, "letter"))
+		return err
+	})
 }
+
+// dropped is the result of dlq drop.
+type dropped struct {
+	Letters int `json:"dropped" about:"number of letters"`
+}
+
+// ReportedAs implements [report.Value].
+func (dropped) ReportedAs() string { return "dropped_letters" }

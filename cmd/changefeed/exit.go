@@ -30,26 +30,37 @@ const (
 // exitCodes explains the codes in changefeed help exit-codes.
 var exitCodes = []struct {
 	code    int
+	name    string // in the errors of -o json
 	meaning string
 }{
-	{exitDone, "The work is done. A command that runs until you end it, such as run, tail or serve, has ended in order."},
-	{exitFailed, "The work has failed, or a part of it was left out. A retry may help."},
-	{exitUsage, "The command was called wrongly, and nothing was done. Correct the command line."},
-	{exitMissing, "Something that you name does not exist: a store, database, container, unit, partition, letter or file."},
-	{exitRefused, "An account or a server cannot be reached or refuses your key, or another process has the store open."},
-	{exitFound, "The work is done, and has found something: violations in a store."},
-	{exitInterrupted, "You have interrupted the work before its end."},
+	{exitDone, "done", "The work is done. A command that runs until you end it, such as run, tail or serve, has ended in order."},
+	{exitFailed, "failed", "The work has failed, or a part of it was left out. A retry may help."},
+	{exitUsage, "usage", "The command was called wrongly, and nothing was done. Correct the command line."},
+	{exitMissing, "missing", "Something that you name does not exist: a store, database, container, unit, partition, letter or file."},
+	{exitRefused, "refused", "An account or a server cannot be reached or refuses your key, or another process has the store open."},
+	{exitFound, "found", "The work is done, and has found something: violations in a store."},
+	{exitInterrupted, "interrupted", "You have interrupted the work before its end."},
 }
 
 // exitCodesTopic is changefeed help exit-codes.
 func exitCodesTopic() *cobra.Command {
 	var text strings.Builder
-	text.WriteString("The exit codes are the same for every command:\n\n")
+	text.WriteString("The exit codes are the same for every command. With -o json, an error has the name of its code:\n\n")
 	for _, c := range exitCodes {
-		fmt.Fprintf(&text, "  %3d  %s\n", c.code, c.meaning)
+		fmt.Fprintf(&text, "  %3d %-11s  %s\n", c.code, c.name, c.meaning)
 	}
 	text.WriteString("\nIf the reader of the output ends first, as in changefeed tail … | head, the code is 0.")
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
+}
+
+// codeName returns the name of an exit code.
+func codeName(code int) string {
+	for _, c := range exitCodes {
+		if c.code == code {
+			return c.name
+		}
+	}
+	return ""
 }
 
 // exitCode is the code for the end of a command. began: the command line was right, as far as that shows without the

@@ -2,13 +2,13 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unload"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
@@ -21,7 +21,7 @@ type exportOptions struct {
 	selection
 	system  bool
 	wrecked bool
-	output  *choice
+	report  *report.Report
 }
 
 // salvageHelp is the part of export's help about salvage.
@@ -66,7 +66,7 @@ the same: documents are JSON.` + salvageHelp,
 	o.placeFlags.register(cmd)
 	o.addPatience(cmd)
 	o.selection.register(cmd)
-	o.output = output(cmd) // for callers that pass -o to every command, and for the list of losses
+	o.report = output(cmd) // for callers that pass -o to every command, and for the list of losses
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	cmd.Flags().BoolVar(&o.wrecked, "salvage", false,
 		"write what can still be read of a damaged store, and list what cannot")
@@ -91,8 +91,11 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 	switch {
 	case err != nil:
 		return err
-	case o.output.value == "json":
-		err = json.NewEncoder(cmd.ErrOrStderr()).Encode(left.Salvaged)
+	case o.report.Form == report.JSON:
+		var line []byte
+		if line, err = report.Line(left); err == nil {
+			_, err = cmd.ErrOrStderr().Write(line)
+		}
 	default:
 		err = left.WriteLosses(cmd.ErrOrStderr())
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
@@ -189,9 +190,9 @@ func TestPartitionsThatAreNotWrittenAreAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	full.Close()
-	for _, form := range []string{"text", "json"} {
-		o := partitionOptions{form: &choice{value: form}}
-		err := o.writePartitions(full, []feed.Partition{{ID: "0", Range: feed.FullRange()}}, nil)
+	for _, form := range []report.Form{report.Table, report.JSON} {
+		o := partitionOptions{report: report.New(form, full)}
+		err := o.writePartitions([]feed.Partition{{ID: "0", Range: feed.FullRange()}}, nil)
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: got %v, want %v", form, err, os.ErrClosed)
 		}
@@ -215,11 +216,11 @@ func TestARedriveThatFailsCountsWhatWasDone(t *testing.T) {
 		if err := cmd.ParseFlags(strings.Fields("--name mailer --leases http://127.0.0.1:1/shop/leases")); err != nil {
 			t.Fatal(err)
 		}
-		report := letters.NewReport(&out, "text", "handled", "letter")
-		err := o.askProcessors(cmd, []string{file}, func() error { return nil }, report, func(*letters.Redrive) error {
+		answers := letters.NewReport(report.New(report.Table, &out), "handled", "letter")
+		err := o.askProcessors(cmd, []string{file}, func() error { return nil }, answers, func(*letters.Redrive) error {
 			for range tt.answers {
 				a := letters.Answer{ID: "12.0", Key: json.RawMessage(`["London"]`), Result: "handled", Handled: 1}
-				if err := report.Write(a); err != nil {
+				if err := answers.Write(a); err != nil {
 					return err
 				}
 			}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
@@ -35,7 +35,7 @@ type importOptions struct {
 	ttl       arg.TTL
 	retention time.Duration
 	load      load.Options
-	output    *choice
+	report    *report.Report
 }
 
 // There are many writers, because each waits for an acknowledgement, and the store or account commits waiting writes
@@ -95,7 +95,7 @@ A container that does not exist is made, with its store, if --pk gives its parti
 	f.StringVar(&o.load.Rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
 	f.IntVar(&o.load.Writers, "writers", defaultWriters, "documents that are written at the same time")
 	f.BoolVar(&o.load.Restart, "restart", false, "begin anew, although an interrupted import could go on")
-	o.output = output(cmd)
+	o.report = output(cmd)
 	return cmd
 }
 
@@ -138,7 +138,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	o.retries.Say = show.Say
 	done, err := load.Documents(cmd.Context(), in, c, show, o.load)
 	// Even after an error, the report shows how far the import has come.
-	return cmp.Or(o.writeResult(cmd.OutOrStdout(), done), err)
+	return cmp.Or(o.writeResult(done), err)
 }
 
 // checkFlags refuses invalid values of flags.
@@ -197,18 +197,17 @@ func (o *importOptions) openInput(ctx context.Context) (*os.File, error) {
 }
 
 // writeResult writes the result.
-func (o *importOptions) writeResult(w io.Writer, done *load.Result) error {
+func (o *importOptions) writeResult(done *load.Result) error {
 	if done == nil {
 		return nil
 	}
-	if o.output.value == "json" {
-		return json.NewEncoder(w).Encode(done)
-	}
-	before := ""
-	if done.Before > 0 {
-		before = fmt.Sprintf(", %d before", done.Before)
-	}
-	_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
-		terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds, done.Rate, before, done.Rejected)
-	return err
+	return o.report.Object(done, func(w io.Writer) error {
+		before := ""
+		if done.Before > 0 {
+			before = fmt.Sprintf(", %d before", done.Before)
+		}
+		_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
+			terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds, done.Rate, before, done.Rejected)
+		return err
+	})
 }

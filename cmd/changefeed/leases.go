@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 )
@@ -16,7 +18,7 @@ import (
 // leasesCommand is the command leases.
 func leasesCommand() *cobra.Command {
 	o := placeFlags{container: unit.DefaultContainer}
-	var form *choice
+	var out *report.Report
 	var doomed string
 	cmd := &cobra.Command{
 		Use:   "leases [ADDRESS]",
@@ -61,30 +63,28 @@ object: deleted is the number of leases.` + addressHelp,
 				case err != nil:
 					return err
 				case doomed != "":
-					return deleteUnit(cmd, form.value, doomed, units)
-				case form.value == "json":
-					return unit.WriteJSON(cmd.OutOrStdout(), units)
+					return deleteUnit(cmd, out, doomed, units)
+				case !out.ForPeople():
+					return unit.WriteRows(out.Rows(), units)
 				}
 				return unit.WriteTables(cmd.OutOrStdout(), at.Name(), units, terminal.Of(cmd.OutOrStdout()))
 			})
 		},
 	}
 	o.register(cmd)
-	form = output(cmd)
+	out = outputRows(cmd, unit.Kinds()...)
 	cmd.Flags().StringVar(&doomed, "delete", "", "delete all records of the unit of this `name`")
 	return cmd
 }
 
 // deleteUnit deletes the records of a unit, and reports how many leases were deleted.
-func deleteUnit(cmd *cobra.Command, form, name string, units []unit.Unit) error {
+func deleteUnit(cmd *cobra.Command, out *report.Report, name string, units []unit.Unit) error {
 	gone, n, err := unit.Delete(cmd.Context(), name, units)
 	if err != nil {
 		return err
 	}
-	if form == "json" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), `{"deleted":%d}`+"\n", n)
+	return out.Object(unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "deleted %s on %s, leases: %d\n", gone.Processor, gone.Container, n)
 		return err
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted %s on %s, leases: %d\n", gone.Processor, gone.Container, n)
-	return err
+	})
 }

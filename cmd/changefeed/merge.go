@@ -24,7 +24,7 @@ func mergeCommand() *cobra.Command {
 			ids := args[len(args)-2:]
 			return o.withContainer(cmd, args[:len(args)-2], func(c *place.Container) error {
 				parts, err := c.Merge(cmd.Context(), ids[0], ids[1])
-				return o.writePartitions(cmd.OutOrStdout(), parts, err)
+				return o.writePartitions(parts, err)
 			})
 		},
 	}

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 )
@@ -18,41 +17,48 @@ import (
 // directory and over a server.
 type partitionOptions struct {
 	placeFlags
-	form *choice
+	report *report.Report
 }
 
 // register adds the flags to a command.
 func (o *partitionOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
-	o.form = output(cmd)
+	o.report = outputRows(cmd, partitionKind)
 }
 
 // writePartitions writes partitions, each on a line, unless there was an error.
-func (o *partitionOptions) writePartitions(w io.Writer, parts []feed.Partition, failed error) error {
+func (o *partitionOptions) writePartitions(parts []feed.Partition, failed error) error {
 	if failed != nil {
 		return failed
 	}
-	if o.form.value == "json" {
-		enc := json.NewEncoder(w)
-		for _, partition := range parts {
-			if err := enc.Encode(struct {
-				ID      string   `json:"id"`
-				Range   string   `json:"range"`
-				Parents []string `json:"parents,omitempty"`
-			}{partition.ID, partition.Range.String(), partition.Parents}); err != nil {
-				return fmt.Errorf("write partition: %w", err)
+	if !o.report.ForPeople() {
+		rows := o.report.Rows()
+		for _, p := range parts {
+			if err := rows.Add(partition{p.ID, p.Range.String(), append([]string{}, p.Parents...)}); err != nil {
+				return err
 			}
 		}
-		return nil
+		return rows.Flush()
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(o.report.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
-	for _, partition := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, partition.Range.String(),
-			terminal.OrDash(strings.Join(partition.Parents, " ")))
+	for _, p := range parts {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, p.Range.String(), terminal.OrDash(strings.Join(p.Parents, " ")))
 	}
 	return t.Flush()
 }
+
+// partition is a partition for programs.
+type partition struct {
+	ID      string   `json:"id" about:"of the partition, as split and merge take it"`
+	Range   string   `json:"range" about:"of effective partition keys, min-max in hex"`
+	Parents []string `json:"parents" about:"IDs of the partitions that it came from"`
+}
+
+// ReportedAs implements [report.Value].
+func (partition) ReportedAs() string { return "partition" }
+
+var partitionKind = report.Kind{Name: "partition", About: "A physical partition of a container: ranges, split, merge.", Of: partition{}}
 
 // rangesCommand is the command ranges.
 func rangesCommand() *cobra.Command {
@@ -67,7 +73,7 @@ partition keys, and the partitions that it came from.` + addressHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withContainer(cmd, args, func(c *place.Container) error {
 				parts, err := c.Source.Partitions(cmd.Context())
-				return o.writePartitions(cmd.OutOrStdout(), parts, err)
+				return o.writePartitions(parts, err)
 			})
 		},
 	}

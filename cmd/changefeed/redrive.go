@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,6 +82,7 @@ type redriveOptions struct {
 // register adds the flags to a command.
 func (o *redriveOptions) register(cmd *cobra.Command) {
 	o.requestOptions.register(cmd)
+	o.report = outputRows(cmd, letters.AnswerKind)
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
 }
 
@@ -114,7 +116,7 @@ with the new cause.` + redriveHelp + dlqHelp,
 		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
   changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "handled", "letter")
+			report := letters.NewReport(o.report, "handled", "letter")
 			return o.askProcessors(cmd, args, o.checkIDs, report, func(r *letters.Redrive) error {
 				return r.Retry(cmd.Context(), report.Write)
 			})
@@ -140,7 +142,7 @@ change fails, its key stays held from there. A key that is not held is an error.
 The key is that of --key, or those of the letters with the IDs.` + redriveHelp + dlqHelp,
 		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "released", "key")
+			report := letters.NewReport(o.report, "released", "key")
 			return o.askProcessors(cmd, args, o.checkKey, report, func(r *letters.Redrive) error {
 				return r.Release(cmd.Context(), report.Write)
 			})
@@ -175,22 +177,29 @@ With -o json, one object: withdrawn is the number of requests.` + leasesHelp + a
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withLetters(cmd, args, o.checkOneKey, func(r *letters.Redrive) error {
 				n, err := r.Withdraw(cmd.Context())
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case o.form.value == "json":
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), `{"withdrawn":%d}`+"\n", n)
-				default:
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "withdrew %s\n", terminal.Count(n, "request"))
 				}
-				return err
+				return o.report.Object(withdrawn{n}, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "withdrew %s\n", terminal.Count(n, "request"))
+					return err
+				})
 			})
 		},
 	}
 	o.register(cmd)
+	o.report = output(cmd)
 	cmd.Flags().BoolVar(&o.all, "all", false, "the requests for all keys of the unit")
 	return cmd
 }
+
+// withdrawn is the result of dlq withdraw.
+type withdrawn struct {
+	Requests int `json:"withdrawn" about:"number of requests"`
+}
+
+// ReportedAs implements [report.Value].
+func (withdrawn) ReportedAs() string { return "withdrawn_requests" }
 
 // checkOneKey requires a key or --all. checkOneKey refuses letters, because a request need not have a letter.
 func (o *requestOptions) checkOneKey() error {

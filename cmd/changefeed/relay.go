@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -147,13 +146,22 @@ func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Contain
 	return r
 }
 
+// relayed is the result of relay.
+type relayed struct {
+	Published int64   `json:"published" about:"events that were published"`
+	Parked    int64   `json:"parked" about:"events that were parked"`
+	Failed    int64   `json:"failed" about:"calls of the broker that failed"`
+	Lag       float64 `json:"lag_seconds" about:"how long the last published event had waited"`
+}
+
+// ReportedAs implements [report.Value].
+func (relayed) ReportedAs() string { return "relay" }
+
 // reportPublished reports how many events were published.
 func (o *relayOptions) reportPublished(cmd *cobra.Command, s outbox.RelayStatus) error {
-	if o.output.value == "json" {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-			"published": s.Published, "parked": s.Parked,
-			"failed": s.Failed, "lag_seconds": s.Lag.Seconds(),
-		})
+	done := relayed{s.Published, s.Parked, s.Failed, s.Lag.Seconds()}
+	if !o.report.ForPeople() {
+		return o.report.Object(done, nothing)
 	}
 	events := "events"
 	if s.Published == 1 {

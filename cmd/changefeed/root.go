@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 )
 
 // The command line as a whole.
@@ -59,6 +59,7 @@ Azure Cosmos DB is to any number of processes.`,
 		Args:          func(root *cobra.Command, args []string) error { return unknown(root, args) },
 		RunE:          func(root *cobra.Command, _ []string) error { return root.Help() },
 	}
+	root.PersistentFlags().BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.SetHelpCommand(helpCommand(root))
@@ -76,6 +77,9 @@ Azure Cosmos DB is to any number of processes.`,
 func prepare(c *cobra.Command, began *bool) {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := prepareReport(cmd); err != nil {
+			return err
+		}
 		*began = true
 		return run(cmd, args)
 	}
@@ -93,19 +97,36 @@ func execute(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(ctx, err, began)
-	switch code {
-	case exitDone:
-	// A usage error may come late, if only the opened container shows that a flag is invalid.
-	case exitUsage:
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
-	default:
-		text := strings.TrimSuffix(err.Error(), ".")
-		if hint := place.Hint(err); hint != "" {
-			text += "; " + hint
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text)
+	if code != exitDone {
+		writeFailure(cmd, err, code, wantsJSON(args))
 	}
 	return code
+}
+
+// writeFailure writes the error of a command to standard error.
+func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
+	text, hint := strings.TrimSuffix(err.Error(), "."), place.Hint(err)
+	// A usage error may come late, if only the opened container shows that a flag is invalid.
+	usageHint := code == exitUsage
+	if usageHint {
+		text, hint = err.Error(), "See "+cmd.CommandPath()+" --help."
+	}
+	switch {
+	case asJSON:
+		f := report.Failure{Error: text, Code: codeName(code)}
+		if hint != "" {
+			f.Hint = &hint
+		}
+		if line, err := report.Line(f); err == nil { // texts have a JSON form
+			_, _ = cmd.ErrOrStderr().Write(line) // if this fails, there is no reader
+		}
+		return
+	case usageHint:
+		text += "\n" + hint
+	case hint != "":
+		text += "; " + hint
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text)
 }
 
 // flagError adds the valid values of a flag of a simple type to the error. The errors of package flag only repeat the
@@ -128,35 +149,4 @@ func flagError(_ *cobra.Command, err error) error {
 		return err
 	}
 	return errors.New(strings.TrimSuffix(err.Error(), cause.Error()) + "want " + want)
-}
-
-// choice is a flag with a fixed set of values.
-type choice struct {
-	value   string
-	allowed []string
-}
-
-// String returns the value.
-func (c *choice) String() string { return c.value }
-
-// Type returns the flag's placeholder in the help: its values.
-func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
-
-// Words returns the values that a shell can complete.
-func (c *choice) Words() []string { return c.allowed }
-
-// Set accepts one of the allowed values.
-func (c *choice) Set(text string) error {
-	if slices.Contains(c.allowed, text) {
-		c.value = text
-		return nil
-	}
-	return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
-}
-
-// output adds the flag -o, for commands with output for people and for programs.
-func output(cmd *cobra.Command) *choice {
-	c := &choice{value: "text", allowed: []string{"text", "json"}}
-	cmd.Flags().VarP(c, "output", "o", "form of the output")
-	return c
 }

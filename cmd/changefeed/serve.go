@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"log/slog"
 	"os"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/memory"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 	"github.com/millrace/changefeed/cosmosrest"
@@ -22,7 +22,7 @@ import (
 type serveOptions struct {
 	web.Options
 	memory arg.Size
-	output *choice
+	report *report.Report
 }
 
 // serveCommand is the command serve.
@@ -109,7 +109,7 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("cert", "key-file")
 	cmd.MarkFlagsRequiredTogether("roles", "jwks", "issuer", "audience")
 	cmd.MarkFlagsMutuallyExclusive("http", "cert")
-	o.output = output(cmd)
+	o.report = output(cmd)
 }
 
 // run serves a store.
@@ -127,10 +127,7 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	defer o.boundMemory()()
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	return o.Serve(cmd.Context(), func(e web.Endpoints) error {
-		if o.output.value == "json" {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(e)
-		}
-		return e.Write(cmd.OutOrStdout())
+		return o.report.Object(e, e.Write)
 	})
 }
 

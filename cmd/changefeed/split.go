@@ -25,7 +25,7 @@ open is changed over the server, which needs the read-write key.` + addressHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withContainer(cmd, args, func(c *place.Container) error {
 				parts, err := c.Split(cmd.Context(), id, at)
-				return o.writePartitions(cmd.OutOrStdout(), parts, err)
+				return o.writePartitions(parts, err)
 			})
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
@@ -28,7 +29,7 @@ type tailOptions struct {
 	follow bool
 	form   changeline.Form
 	most   int
-	output *choice
+	report *report.Report
 }
 
 // tailCommand is the command tail.
@@ -81,7 +82,7 @@ a position.` + addressHelp,
 	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
 	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
 	metaFlag(cmd, &o.form)
-	o.output = output(cmd)
+	o.report = addOutput(cmd, report.Text, report.JSON)
 	f.IntVarP(&o.most, "max", "n", 0, "end after so many changes; 0 is no limit")
 	cmd.MarkFlagsMutuallyExclusive("from", "after")
 	return cmd
@@ -92,7 +93,9 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
 		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
 	}
-	o.form.Meta = o.form.Meta || o.output.value == "json"
+	if o.report.Form == report.JSON {
+		o.form.Meta, o.form.Prefix = true, report.Prefix("change")
+	}
 	if o.mode.IsAll() {
 		o.form.Meta = true
 		if !cmd.Flags().Changed("from") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/deadletters"
 )
 
@@ -20,7 +21,7 @@ type unitOptions struct {
 	instance.Settings
 	from    arg.Start
 	verbose int
-	output  *choice
+	report  *report.Report
 }
 
 // register adds the flags. Their defaults are those of the processor's options, written here so that the help shows
@@ -59,7 +60,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f.BoolVar(&o.Options.OnFailure.HoldKeys, "hold", false,
 		"park later changes of the partition key of a parked change too, so that their order is kept")
 	f.BoolVar(&o.Once, "once", false, "end when all changes are handled, instead of waiting for more")
-	o.output = output(cmd)
+	o.report = addOutput(cmd, report.Text, report.JSON)
 	f.CountVarP(&o.verbose, "verbose", "v", "log acquired and released leases on standard error; -vv also batches")
 	accountFlags(cmd, &o.Account)
 	_ = cmd.MarkFlagRequired("source") // fails only for an unknown flag
@@ -70,7 +71,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error) {
 	o.Options.Start = o.from.Value
 	o.Log = slog.New(o.logHandler(cmd))
-	if o.output.value != "json" {
+	if o.report.Form != report.JSON {
 		o.Say = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
 	}
 	o.Exit = func() { os.Exit(exitInterrupted) }
@@ -87,7 +88,7 @@ func (o *unitOptions) logHandler(cmd *cobra.Command) slog.Handler {
 		level = slog.LevelInfo
 	}
 	options := &slog.HandlerOptions{Level: level}
-	if o.output.value == "json" {
+	if o.report.Form == report.JSON {
 		return slog.NewJSONHandler(cmd.ErrOrStderr(), options)
 	}
 	return slog.NewTextHandler(cmd.ErrOrStderr(), options)

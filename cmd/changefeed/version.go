@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/notices"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 )
 
 // The version comes from the build information that the Go linker writes into every binary, so no build script has to
@@ -17,13 +17,16 @@ import (
 
 // build describes the sources from which the binary was built.
 type build struct {
-	Version  string `json:"version"` // of the module; (devel) for a build from its sources
-	Commit   string `json:"commit,omitempty"`
-	Modified bool   `json:"modified,omitempty"` // changed since the commit
-	Time     string `json:"time,omitempty"`     // of the commit
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
+	Version  string  `json:"version" about:"of the module; (devel) for a build from its sources"`
+	Commit   *string `json:"commit" about:"of the sources"`
+	Modified bool    `json:"modified" about:"the sources were changed after the commit"`
+	Time     *string `json:"time" about:"of the commit"`
+	Go       string  `json:"go" about:"the release of Go"`
+	Platform string  `json:"platform" about:"operating system and processor"`
 }
+
+// ReportedAs implements [report.Value].
+func (build) ReportedAs() string { return "build" }
 
 // thisBuild reads the build information. If a binary was built outside a module or repository, part of the
 // information is missing.
@@ -37,11 +40,11 @@ func thisBuild() build {
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			b.Commit = s.Value
+			b.Commit = &s.Value
 		case "vcs.modified":
 			b.Modified = s.Value == "true"
 		case "vcs.time":
-			b.Time = s.Value
+			b.Time = &s.Value
 		}
 	}
 	return b
@@ -49,7 +52,7 @@ func thisBuild() build {
 
 // versionCommand is the command version.
 func versionCommand() *cobra.Command {
-	var form *choice
+	var out *report.Report
 	var licences bool
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -68,14 +71,13 @@ With --licenses it shows the licences and notices of the modules that are in it.
 				_, err := io.WriteString(cmd.OutOrStdout(), notices.Text)
 				return err
 			}
-			if form.value == "json" {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), b)
-			return err
+			return out.Object(b, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, b)
+				return err
+			})
 		},
 	}
-	form = output(cmd)
+	out = output(cmd)
 	cmd.Flags().BoolVar(&licences, "licenses", false, "show the licences of the modules in this binary")
 	cmd.MarkFlagsMutuallyExclusive("licenses", "output")
 	return cmd
@@ -84,8 +86,8 @@ With --licenses it shows the licences and notices of the modules that are in it.
 // String returns the line for people.
 func (b build) String() string {
 	text := "changefeed " + b.Version
-	if b.Commit != "" {
-		text += ", commit " + b.Commit
+	if b.Commit != nil {
+		text += ", commit " + *b.Commit
 	}
 	if b.Modified {
 		text += " and changes"

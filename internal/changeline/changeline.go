@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -16,6 +17,8 @@ import (
 type Form struct {
 	// an object with the document and the rest of the change, because the document does not say, for one, its LSN
 	Meta bool
+	// Prefix is an object whose members come first in the lines of Meta, such as the kind; empty for none
+	Prefix []byte
 }
 
 // described is a change with everything that is known of it.
@@ -43,7 +46,11 @@ func (f Form) Write(w *bufio.Writer, r feed.Range, c feed.Change, next string) e
 		Range: r.String(), Expired: c.Expired, Document: c.Body,
 		Previous: c.Previous, PreviousLSN: c.PreviousLSN, Next: next,
 	}
-	enc := json.NewEncoder(w)
+	to := io.Writer(w)
+	if len(f.Prefix) > 0 {
+		to = &afterBrace{w, f.Prefix}
+	}
+	enc := json.NewEncoder(to)
 	// Documents would else come out with \u003c in place of <, which is the same JSON
 	// and another text.
 	enc.SetEscapeHTML(false)
@@ -51,6 +58,26 @@ func (f Form) Write(w *bufio.Writer, r feed.Range, c feed.Change, next string) e
 		return fmt.Errorf("write change: %w", err)
 	}
 	return nil
+}
+
+// afterBrace writes an object, whose first bytes come with the first call, with more members at its beginning.
+type afterBrace struct {
+	w      *bufio.Writer
+	prefix []byte
+}
+
+// Write implements [io.Writer].
+func (a *afterBrace) Write(object []byte) (int, error) {
+	if a.prefix == nil {
+		return a.w.Write(object)
+	}
+	_, _ = a.w.Write(a.prefix) // the writer repeats its error
+	a.prefix = nil
+	if err := a.w.WriteByte(','); err != nil {
+		return 0, err
+	}
+	n, err := a.w.Write(object[1:])
+	return n + 1, err
 }
 
 // WriteDocument writes JSON on a line of its own.

@@ -6,7 +6,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
@@ -25,16 +25,22 @@ import (
 
 // Figure is the result of a benchmark.
 type Figure struct {
-	Name     string   `json:"name"`
-	Value    float64  `json:"value"`
-	Unit     string   `json:"unit"`
-	Baseline *float64 `json:"baseline"` // in the same unit; nil if there is none
-	Ratio    *float64 `json:"ratio"`    // value divided by baseline; see compare
-	Detail   string   `json:"detail"`
+	Name     string   `json:"name" about:"of the benchmark"`
+	Value    float64  `json:"value" about:"the figure"`
+	Unit     string   `json:"unit" about:"of value and baseline"`
+	Baseline *float64 `json:"baseline" about:"what it is compared with; null if there is nothing"`
+	Ratio    *float64 `json:"ratio" about:"value divided by baseline"`
+	Detail   string   `json:"detail" about:"how it was measured"`
 
-	Target string `json:"target"`
-	OK     bool   `json:"ok"` // the target was reached
+	Target string `json:"target" about:"what the figure must reach"`
+	OK     bool   `json:"ok" about:"the target was reached"`
 }
+
+// ReportedAs implements [report.Value].
+func (Figure) ReportedAs() string { return "figure" }
+
+// FigureKind describes the lines of changefeed bench.
+var FigureKind = report.Kind{Name: "figure", About: "The result of a benchmark: bench.", Of: Figure{}}
 
 // Against compares the figure with a baseline.
 func (f *Figure) Against(baseline float64) {
@@ -106,12 +112,11 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 type Plan struct {
 	// the data is in a new directory below, which is removed; empty means the system's directory for temporary files
 	Dir     string
-	Against string        // file of another build, which becomes the baseline; see [Rivalled]
-	Binary  string        // file of this build, for benchmarks that run as a whole against another build
-	Out     io.Writer     // receives a table of the figures
-	Load    time.Duration // duration of the mixed load of serve_memory
-	JSON    bool          // write each figure immediately, instead of the table
-	Log     io.Writer     // receives the progress
+	Against string         // file of another build, which becomes the baseline; see [Rivalled]
+	Binary  string         // file of this build, for benchmarks that run as a whole against another build
+	Load    time.Duration  // duration of the mixed load of serve_memory
+	Report  *report.Report // receives each figure immediately, unless it is for people
+	Log     io.Writer      // receives the progress
 }
 
 // Rivalled returns the benchmarks that load a server in a separate process: two servers can take turns of seconds.
@@ -137,11 +142,15 @@ func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 	s := &Site{Plan: p, dir: dir}
 	defer s.close()
 	var all []Figure
+	rows := p.Report.Rows()
 	conclude := func() error {
-		if p.JSON || len(all) == 0 {
+		if !p.Report.ForPeople() {
+			return rows.Flush()
+		}
+		if len(all) == 0 {
 			return nil
 		}
-		return writeFigures(p.Out, all, terminal.Of(p.Out).Room())
+		return writeFigures(p.Report.Out, all, terminal.Of(p.Report.Out).Room())
 	}
 	for i, b := range chosen {
 		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.Name, b.About)
@@ -159,8 +168,8 @@ func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 		}
 		f.Name = b.Name
 		all = append(all, f)
-		if p.JSON {
-			if err := json.NewEncoder(p.Out).Encode(f); err != nil {
+		if !p.Report.ForPeople() {
+			if err := rows.Add(f); err != nil {
 				return err
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 )
 
 func TestFiguresAreATableWithBars(t *testing.T) {
@@ -104,7 +106,7 @@ func TestTwoBuildsMeasureTheWholeBenchmark(t *testing.T) {
 	}
 	var out bytes.Buffer
 	if err := Measure(t.Context(), chosen, Plan{
-		Dir: dir, Against: other, Binary: own, Out: &out, JSON: true,
+		Dir: dir, Against: other, Binary: own, Report: report.New(report.JSON, &out),
 		Log: io.Discard,
 	}); err != nil {
 		t.Fatal(err)
@@ -169,7 +171,7 @@ func TestACrowdThatIsInterruptedHasNoRate(t *testing.T) {
 }
 
 func TestAnInterruptedBenchmarkHasNoFigure(t *testing.T) {
-	for _, asJSON := range []bool{false, true} {
+	for _, form := range []report.Form{report.Table, report.JSON} {
 		chosen, err := Choose(All(), []string{"durable_overwrite", "idle_1000"})
 		if err != nil || len(chosen) != 2 {
 			t.Fatal(chosen, err)
@@ -180,9 +182,9 @@ func TestAnInterruptedBenchmarkHasNoFigure(t *testing.T) {
 			dir := t.TempDir()
 			var out bytes.Buffer
 			// would take much longer
-			err := Measure(ctx, []Benchmark{b}, Plan{Dir: dir, Out: &out, JSON: asJSON, Log: io.Discard})
+			err := Measure(ctx, []Benchmark{b}, Plan{Dir: dir, Report: report.New(form, &out), Log: io.Discard})
 			if !errors.Is(err, ErrInterrupted) || out.Len() > 0 {
-				t.Errorf("%s as JSON %v: got %v with output %q, want %v and none", b.Name, asJSON, err, out.String(),
+				t.Errorf("%s as %v: got %v with output %q, want %v and none", b.Name, form, err, out.String(),
 					ErrInterrupted)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {

@@ -45,23 +45,27 @@ func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, 
 
 // Findings are the results of a demo.
 type Findings struct {
-	Written                int     `json:"written"`
-	Handled                int     `json:"handled"` // number of versions, each counted once
-	Lost                   int     `json:"lost"`
-	OutOfOrder             int     `json:"out_of_order"`
-	Duplicates             int     `json:"duplicates"`
-	DuplicatesPlannedMoves int     `json:"duplicates_planned_moves"`
-	TakeoverMS             *int64  `json:"takeover_ms"`      // null if the demo ended before the takeover
-	RebalanceRounds        *int    `json:"rebalance_rounds"` // null if the demo ended before the rebalance
-	LatencyMS              latency `json:"latency_ms"`
+	OK                     bool     `json:"ok" about:"nothing was lost, and nothing came out of order"`
+	Written                int      `json:"written" about:"writes that were acknowledged"`
+	Handled                int      `json:"handled" about:"versions that were handled, each counted once"`
+	Lost                   int      `json:"lost" about:"versions that no handler got"`
+	OutOfOrder             int      `json:"out_of_order" about:"versions that came after a newer one"`
+	Duplicates             int      `json:"duplicates" about:"versions that came again"`
+	DuplicatesPlannedMoves int      `json:"duplicates_planned_moves" about:"of these, after a lease was given to another instance"`
+	Takeover               *float64 `json:"takeover_seconds" about:"from the kill to the last lease that was taken; null if the demo ended before"`
+	RebalanceRounds        *int     `json:"rebalance_rounds" about:"until the leases were shared again; null if the demo ended before"`
+	Latency                latency  `json:"latency_seconds" about:"from the acknowledgement of a write to its handler"`
 
 	ledger fleet.Judgement
 }
 
+// ReportedAs implements [report.Value].
+func (Findings) ReportedAs() string { return "demo" }
+
 // latency is the time from the acknowledgement of a write to its handler.
 type latency struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
+	P50 float64 `json:"p50" about:"half of all were faster"`
+	P99 float64 `json:"p99" about:"99 of 100 were faster"`
 }
 
 // performance is a run of the demo: its store, its instances and writers, and the ledger that records everything.
@@ -110,10 +114,10 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 	found = Findings{
 		Written: j.Written(), Handled: j.Handled, Lost: j.Lost, OutOfOrder: j.OutOfOrder,
 		Duplicates: j.Duplicates, DuplicatesPlannedMoves: j.Planned, RebalanceRounds: d.rounds,
-		LatencyMS: latency{j.P50, j.P99}, ledger: j,
+		Latency: latency{j.P50 / 1000, j.P99 / 1000}, ledger: j,
 	}
 	if d.takeover != nil {
-		found.TakeoverMS = new(d.takeover.Milliseconds())
+		found.Takeover = new(d.takeover.Round(time.Millisecond).Seconds())
 	}
 	return found, nil
 }
@@ -210,15 +214,15 @@ func (d *performance) writeJudgement(f Findings) {
 		row("handled again", f.DuplicatesPlannedMoves > 0, fmt.Sprint(f.Duplicates),
 			"%d because of the kill, %d because of planned moves", f.Duplicates-f.DuplicatesPlannedMoves,
 			f.DuplicatesPlannedMoves),
-		row("latency", false, ms(f.LatencyMS.P50), "from the acknowledgement to the handler; 99 of 100 within %s",
-			ms(f.LatencyMS.P99)),
+		row("latency", false, ms(1000*f.Latency.P50), "from the acknowledgement to the handler; 99 of 100 within %s",
+			ms(1000*f.Latency.P99)),
 	}
 	if f.RebalanceRounds != nil {
 		lines = append(lines, row("rebalance", false, fmt.Sprint(*f.RebalanceRounds),
 			"acquire rounds of %v until the newcomer had its share", acquireEvery))
 	}
-	if f.TakeoverMS != nil {
-		lines = append(lines, row("takeover", false, ms(float64(*f.TakeoverMS)),
+	if f.Takeover != nil {
+		lines = append(lines, row("takeover", false, ms(1000*(*f.Takeover)),
 			"from the kill until others had its leases, which expire after %v", expiration))
 	}
 	d.screen.write(append(lines, line{})...)

@@ -110,7 +110,7 @@ func TestTheDemoFitsItsTerminal(t *testing.T) {
 		if got := out.String(); !strings.Contains(got, "12345    1234.5   12345.6\n") {
 			t.Errorf("at %d columns figures are cut off:\n%s", width, got)
 		}
-		d.writeJudgement(Findings{TakeoverMS: new(int64(2100)), RebalanceRounds: new(1)})
+		d.writeJudgement(Findings{Takeover: new(2.1), RebalanceRounds: new(1)})
 		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %[1]s "+
 			"--container orders", "/a/directory/that/is/rather/long")
 		text := regexp.MustCompile(`\x1b\[\d*[AJ]`).ReplaceAllString(out.String(), "")

@@ -3,9 +3,9 @@ package letters
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/deadletters"
 )
@@ -13,15 +13,21 @@ import (
 // An Answer is the result of a request about a letter or a key to the processors of a unit. With -o json, an Answer
 // is the object for programs.
 type Answer struct {
-	ID      string          `json:"id,omitempty"` // of the letter; empty for a release
-	Key     json.RawMessage `json:"key"`
-	Result  string          `json:"result"`          // a result from the list below
-	Handled int             `json:"handled"`         // number of handled letters, including held letters
-	Held    *int            `json:"held,omitempty"`  // remaining held letters of the key; nil if unknown
-	Cause   string          `json:"cause,omitempty"` // reason of the failure
+	ID      string          `json:"id,omitempty" about:"of the letter; without one, the answer is about a key"`
+	Key     json.RawMessage `json:"key" about:"the partition key"`
+	Result  string          `json:"result" about:"handled, failed, nothing (to do), not served, or not asked"`
+	Handled int             `json:"handled" about:"number of letters that were handled, held ones included"`
+	Held    *int            `json:"held" about:"held letters of the key that are left"`
+	Cause   string          `json:"cause,omitempty" about:"why the change failed, or was not served"`
 
 	short string // short form of the ID for people
 }
+
+// ReportedAs implements [report.Value].
+func (Answer) ReportedAs() string { return "answer" }
+
+// AnswerKind describes the lines of dlq retry and release.
+var AnswerKind = report.Kind{Name: "answer", About: "What became of a letter or a key: dlq retry, dlq release.", Of: Answer{}}
 
 // The results of an answer.
 const (
@@ -124,8 +130,8 @@ func areHeld(n int) string {
 // A Report writes answers as they come: for people a line each and a summary at the end, for programs an object per
 // line.
 type Report struct {
-	w        io.Writer
-	form     string
+	to       *report.Report
+	rows     *report.Rows
 	done     string // word for the result: handled or released
 	thing    string // subject of the requests: letter or key
 	all      int
@@ -133,9 +139,9 @@ type Report struct {
 	followed int // number of held letters that were handled
 }
 
-// NewReport returns the report of a command. With the form json, the report is for programs, otherwise for people.
-func NewReport(w io.Writer, form, done, thing string) *Report {
-	return &Report{w: w, form: form, done: done, thing: thing, results: map[string]int{}}
+// NewReport returns the report of a command.
+func NewReport(to *report.Report, done, thing string) *Report {
+	return &Report{to: to, rows: to.Rows(), done: done, thing: thing, results: map[string]int{}}
 }
 
 // Write writes an answer. People get no line for a subject that was not asked for.
@@ -147,12 +153,10 @@ func (r *Report) Write(a Answer) (err error) {
 		r.followed-- // the letter itself does not count
 	}
 	switch {
-	case r.form == "json":
-		enc := json.NewEncoder(r.w)
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(a)
+	case !r.to.ForPeople():
+		return r.rows.Add(a)
 	case a.Result != isUnasked:
-		_, err = fmt.Fprintln(r.w, a)
+		_, err = fmt.Fprintln(r.to.Out, a)
 	}
 	return err
 }
@@ -163,10 +167,12 @@ func (r *Report) Empty() bool { return r.all == 0 }
 // End writes the summary. End returns an error if any letter failed again or was not served, or if a key to release
 // was not held.
 func (r *Report) End() error {
-	if r.form != "json" {
-		if err := r.summary(); err != nil {
-			return err
-		}
+	end := r.rows.Flush
+	if r.to.ForPeople() {
+		end = r.summary
+	}
+	if err := end(); err != nil {
+		return err
 	}
 	var bad []string
 	for _, one := range []struct{ result, text string }{
@@ -193,17 +199,17 @@ func (r *Report) summary() error {
 	if r.followed > 0 {
 		followed = fmt.Sprintf(" (with %s)", terminal.Count(r.followed, "held letter"))
 	}
-	_, err := fmt.Fprintf(r.w, "%s %d%s, failed again %d, not served %d, nothing to do %d\n", r.done, n[isHandled],
+	_, err := fmt.Fprintf(r.to.Out, "%s %d%s, failed again %d, not served %d, nothing to do %d\n", r.done, n[isHandled],
 		followed, n[isFailed], n[isUnserved], n[isNothing])
 	if err == nil && r.all == 0 && r.thing == "letter" {
 		_,
-			err = fmt.Fprintln(r.w,
+			err = fmt.Fprintln(r.to.Out,
 			"there is no letter to retry; what is held behind a letter that was dropped needs changefeed dlq release "+
 				"--key KEY")
 	}
 	if err == nil && n[isUnasked] > 0 {
 		_,
-			err = fmt.Fprintf(r.w,
+			err = fmt.Fprintf(r.to.Out,
 			"not asked %d: their leases did not serve %d in a row, so nobody seems to work on these now\n",
 			n[isUnasked], maxUnserved)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
 )
@@ -61,7 +62,7 @@ not asked 1: their leases did not serve 3 in a row, so nobody seems to work on t
 		},
 	} {
 		var b strings.Builder
-		r := NewReport(&b, "text", tt.done, tt.thing)
+		r := NewReport(report.New(report.Text, &b), tt.done, tt.thing)
 		for _, a := range answers(tt.id) {
 			if err := r.Write(a); err != nil {
 				t.Fatal(err)
@@ -75,17 +76,17 @@ not asked 1: their leases did not serve 3 in a row, so nobody seems to work on t
 
 func TestProgramsGetAnObjectForEachAnswer(t *testing.T) {
 	var b strings.Builder
-	r := NewReport(&b, "json", "handled", "letter")
+	r := NewReport(report.New(report.JSON, &b), "handled", "letter")
 	all := answers("1.0")
 	for _, a := range []Answer{all[1], all[3], all[4], all[7]} {
 		if err := r.Write(a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const want = `{"id":"1.0","key":["a"],"result":"handled","handled":3,"held":0}
-{"id":"1.0","key":["a"],"result":"failed","handled":2,"held":4,"cause":"odd"}
-{"id":"1.0","key":["a"],"result":"nothing","handled":0}
-{"id":"1.0","key":["a"],"result":"not asked","handled":0}
+	const want = `{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"handled","handled":3,"held":0}
+{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"failed","handled":2,"held":4,"cause":"odd"}
+{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"nothing","handled":0,"held":null}
+{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"not asked","handled":0,"held":null}
 `
 	if err := r.End(); err == nil || b.String() != want {
 		t.Errorf("got %v and\n%s", err, b.String())
@@ -95,7 +96,7 @@ func TestProgramsGetAnObjectForEachAnswer(t *testing.T) {
 // Only what has failed or was left out is an error.
 func TestAReportOfWhatIsDoneIsNoError(t *testing.T) {
 	var b strings.Builder
-	r := NewReport(&b, "text", "handled", "letter")
+	r := NewReport(report.New(report.Text, &b), "handled", "letter")
 	if !r.Empty() {
 		t.Error("an empty report is not empty")
 	}
@@ -158,7 +159,7 @@ type closed struct{}
 func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	r := NewReport(closed{}, "text", "handled", "letter")
+	r := NewReport(report.New(report.Table, closed{}), "handled", "letter")
 	if err := r.Write(answers("1.0")[0]); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a line: %v", err)
 	}

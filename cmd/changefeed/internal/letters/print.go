@@ -2,6 +2,7 @@ package letters
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
@@ -20,32 +22,36 @@ import (
 
 // letterLine is a letter in the list for programs.
 type letterLine struct {
-	ID          string           `json:"id"`
-	Key         json.RawMessage  `json:"key"`
-	Item        string           `json:"item"`
-	Lease       string           `json:"lease"`
-	Attempts    int              `json:"attempts"`
-	Cause       string           `json:"cause"`
-	Disposition feed.Disposition `json:"disposition"`
-	Parked      time.Time        `json:"parked"`
+	ID          string           `json:"id" about:"of the letter"`
+	Key         json.RawMessage  `json:"key" about:"partition key of the change"`
+	Item        string           `json:"item" about:"id of the document"`
+	Lease       string           `json:"lease" about:"token of the lease"`
+	Attempts    int              `json:"attempts" about:"how often the handler had the change"`
+	Cause       string           `json:"cause" about:"the last error; empty for a held change"`
+	Disposition feed.Disposition `json:"disposition" about:"why the change was parked: see dlq list --help"`
+	Parked      time.Time        `json:"parked" about:"when"`
 }
 
-// WriteList writes letters as JSON, each on a line, without their documents.
-func WriteList(w io.Writer, letters Seq) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+// ReportedAs implements [report.Value].
+func (letterLine) ReportedAs() string { return "letter" }
+
+// ListKind describes the lines of changefeed dlq list.
+var ListKind = report.Kind{Name: "letter", About: "A dead letter without its document: dlq list.", Of: letterLine{}}
+
+// WriteList writes letters for programs, without their documents.
+func WriteList(rows *report.Rows, letters Seq) error {
 	for l, err := range letters {
 		if err != nil {
-			return err
+			return cmp.Or(rows.Flush(), err)
 		}
-		if err := enc.Encode(letterLine{
+		if err := rows.Add(letterLine{
 			l.ID, json.RawMessage(l.Change.PartitionKey), l.Change.ID, l.Lease, l.Attempts,
 			l.Cause, l.Disposition, l.Parked,
 		}); err != nil {
-			return fmt.Errorf("write letter: %w", err)
+			return err
 		}
 	}
-	return nil
+	return rows.Flush()
 }
 
 // WriteTable writes the letters of a unit as a table, with a heading that names their place.
@@ -96,21 +102,56 @@ func cell(name string) string {
 	return name
 }
 
-// WriteWhole writes the letters of a unit as JSON, each on a line, in their stored form.
-func WriteWhole(w io.Writer, unit string, letters Seq) error {
+// wholeLetter describes a letter in its stored form, which package deadletters writes.
+type wholeLetter struct {
+	ID          string           `json:"id" about:"of the letter"`
+	Key         json.RawMessage  `json:"key" about:"partition key of the change"`
+	Disposition feed.Disposition `json:"disposition" about:"why the change was parked: see dlq list --help"`
+	Cause       string           `json:"cause,omitempty" about:"the last error"`
+	Stack       string           `json:"stack,omitempty" about:"of a panic"`
+	Attempts    int              `json:"attempts" about:"how often the handler had the change"`
+	Processor   string           `json:"processor" about:"name of the unit"`
+	Source      string           `json:"source,omitempty" about:"the monitored container"`
+	Instance    string           `json:"instance,omitempty" about:"that parked the change"`
+	Lease       string           `json:"lease,omitempty" about:"token of the lease"`
+	Range       string           `json:"range" about:"of the lease, min-max in hex"`
+	LSN         int64            `json:"lsn" about:"of the change"`
+	Index       int              `json:"index" about:"place of the change in its transaction"`
+	Op          string           `json:"op" about:"upsert; or create, replace, delete"`
+	Item        string           `json:"item" about:"id of the document"`
+	Time        time.Time        `json:"time,omitzero" about:"of the commit"`
+	Failed      time.Time        `json:"failed,omitzero" about:"when the change failed first"`
+	Parked      time.Time        `json:"parked,omitzero" about:"when the change was parked"`
+	ETag        string           `json:"etag,omitempty" about:"of the version"`
+	Expired     bool             `json:"expired,omitempty" about:"a delete by time to live"`
+	PreviousLSN int64            `json:"previous_lsn,omitempty" about:"of the version before"`
+	Document    json.RawMessage  `json:"document,omitempty" about:"the document"`
+	DocumentRaw string           `json:"document_raw,omitempty" about:"in base64, if it is no JSON on a line"`
+	Previous    json.RawMessage  `json:"previous,omitempty" about:"the version before"`
+	PreviousRaw string           `json:"previous_raw,omitempty" about:"in base64, if it is no JSON on a line"`
+}
+
+// ReportedAs implements [report.Value].
+func (wholeLetter) ReportedAs() string { return "dead_letter" }
+
+// WholeKind describes the lines of changefeed dlq show.
+var WholeKind = report.Kind{Name: "dead_letter", About: "A dead letter in its stored form: dlq show.", Of: wholeLetter{}}
+
+// WriteWhole writes the letters of a unit for programs, in their stored form.
+func WriteWhole(rows *report.Rows, unit string, letters Seq) error {
 	for l, err := range letters {
 		if err != nil {
-			return err
+			return cmp.Or(rows.Flush(), err)
 		}
 		text, err := deadletters.Marshal(unit, l)
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(append(text, '\n')); err != nil {
+		if err := rows.AddObject("dead_letter", text); err != nil {
 			return err
 		}
 	}
-	return nil
+	return rows.Flush()
 }
 
 // Show writes letters in full, for people.

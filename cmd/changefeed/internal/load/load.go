@@ -26,13 +26,16 @@ type Options struct {
 
 // Result is the outcome of a load.
 type Result struct {
-	Imported int64   `json:"imported"`
-	Rejected int64   `json:"rejected"`
-	Seconds  float64 `json:"seconds"`
-	Rate     float64 `json:"documents_per_second"`
-	Before   int64   `json:"imported_before,omitempty"` // imported by the interrupted load
-	Rejects  string  `json:"rejects,omitempty"`         // the file
+	Imported int64   `json:"imported" about:"number of documents"`
+	Rejected int64   `json:"rejected" about:"number of records that are no documents"`
+	Seconds  float64 `json:"seconds" about:"how long the import took"`
+	Rate     float64 `json:"documents_per_second" about:"rate of this import"`
+	Before   int64   `json:"imported_before" about:"by the interrupted import that this one goes on with"`
+	Rejects  string  `json:"rejects,omitempty" about:"the file of the rejected records"`
 }
+
+// ReportedAs implements [report.Value].
+func (*Result) ReportedAs() string { return "import" }
 
 // Documents writes the documents of an input to a container and shows its progress. If a load of the same input was
 // interrupted, Documents continues there. If documents were refused, Documents returns an error in addition to the

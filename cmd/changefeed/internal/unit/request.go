@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// A Request is an operator's request to the owner of a key, in the form for programs.
+// A Request is an operator's request to the owner of a key.
 type Request struct {
-	Action string          `json:"action"` // retry, release, or an action of a later version
-	Key    json.RawMessage `json:"key,omitempty"`
-	Letter string          `json:"letter,omitempty"` // ID
-	Asked  time.Time       `json:"asked,omitzero"`   // by the clock of the caller
+	Action string // retry, release, or an action of a later version
+	Key    json.RawMessage
+	Letter string    // ID
+	Asked  time.Time // by the clock of the caller
 
 	age time.Duration
 }

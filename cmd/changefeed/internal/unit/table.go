@@ -1,7 +1,6 @@
 package unit
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,21 +9,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
-// Units as output: a table each for people, an object per line for programs.
-
-// WriteJSON writes the rows of all units as JSON, one per line.
-func WriteJSON(w io.Writer, units []Unit) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	for _, u := range units {
-		for _, r := range u.Rows {
-			if err := enc.Encode(r); err != nil {
-				return fmt.Errorf("write lease: %w", err)
-			}
-		}
-	}
-	return nil
-}
+// Units as output for people: a table each.
 
 // WriteTables writes a table for each unit of a lease container, as wide as the terminal.
 func WriteTables(w io.Writer, container string, units []Unit, at terminal.Terminal) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 )
@@ -158,7 +159,7 @@ func TestTheTableOfAUnit(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", table.String(), want)
 	}
 	var lines strings.Builder
-	if err := WriteJSON(&lines, units); err != nil || strings.Count(lines.String(), "\n") != 5 {
+	if err := WriteRows(report.New(report.JSON, &lines).Rows(), units); err != nil || strings.Count(lines.String(), "\n") != 5 {
 		t.Errorf("for programs: %v, want a line for each of 5 rows, in\n%s", err, lines.String())
 	}
 }

@@ -5,7 +5,6 @@ package unit
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,29 +39,29 @@ const (
 
 // A Row describes a record, or keys without a record.
 type Row struct {
-	Processor string   `json:"processor,omitempty"`
-	Container string   `json:"container,omitempty"`
-	Kind      string   `json:"kind"`
-	ID        string   `json:"id,omitempty"`
-	Lease     string   `json:"lease,omitempty"` // token
-	Range     string   `json:"range,omitempty"`
-	Owner     string   `json:"owner,omitempty"`
-	Epoch     string   `json:"epoch,omitempty"`
-	Position  string   `json:"position,omitempty"`
-	Mode      string   `json:"mode,omitempty"`
-	State     string   `json:"state,omitempty"`
-	Attempts  int      `json:"attempts,omitempty"`
-	Held      int      `json:"held,omitempty"`      // partition keys
-	HeldKeys  []string `json:"held_keys,omitempty"` // their names
-	SetAside  int      `json:"set_aside,omitempty"` // partition keys
-	Outage    string   `json:"outage_since,omitempty"`
-	Silent    float64  `json:"written_seconds_ago"`
-	Lag       *int64   `json:"lag"` // changes; nil if unknown
-	Exact     bool     `json:"lag_exact,omitempty"`
-	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
-	Waited    *float64 `json:"lag_seconds"`          // of the oldest of these changes; nil if unknown
-	Request   *Request `json:"request,omitempty"`
-	Notes     []string `json:"notes,omitempty"`
+	Processor string
+	Container string
+	Kind      string
+	ID        string
+	Lease     string // token
+	Range     string
+	Owner     string
+	Epoch     string
+	Position  string
+	Mode      string
+	State     string
+	Attempts  int
+	Held      int      // partition keys
+	HeldKeys  []string // their names
+	SetAside  int      // partition keys
+	Outage    string
+	Silent    float64
+	Lag       *int64 // changes; nil if unknown
+	Exact     bool
+	Shared    bool     // an upper bound, see [changefeed.Lag]
+	Waited    *float64 // of the oldest of these changes; nil if unknown
+	Request   *Request
+	Notes     []string
 
 	record feed.Record
 	gone   bool // an instance that has stopped, or has been silent for too long
@@ -291,23 +290,6 @@ func hole(from, to string) []Row {
 		Kind: KindHole, Range: r.String(), record: feed.Record{Range: r},
 		Notes: []string{"no lease covers these keys: running processors repair that"},
 	}}
-}
-
-// MarshalJSON writes the row without members that have no meaning for the kind.
-func (r Row) MarshalJSON() ([]byte, error) {
-	type plain Row
-	if r.Kind == KindLease {
-		return json.Marshal(plain(r))
-	}
-	r.Position, r.Mode = "", ""
-	if r.Kind != KindRequest {
-		r.State = ""
-	}
-	return json.Marshal(struct { // without a lag
-		plain
-		Lag    *int64   `json:"lag,omitempty"`
-		Waited *float64 `json:"lag_seconds,omitempty"`
-	}{plain: plain(r)})
 }
 
 // A Sum is the sum of the rows of a unit.

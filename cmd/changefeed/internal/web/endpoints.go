@@ -13,13 +13,16 @@ import (
 
 // Endpoints describe how to connect to a served store. Programs read them as JSON from a pipe.
 type Endpoints struct {
-	Endpoint    string `json:"endpoint"`
-	Dedicated   string `json:"dedicated_endpoint,omitempty"`
-	Key         string `json:"key"`
-	Connection  string `json:"connection_string"`
-	Certificate string `json:"certificate,omitempty"` // file that clients must trust
-	Store       string `json:"store,omitempty"`       // directory; empty means in memory
+	Endpoint    string `json:"endpoint" about:"URL of the account"`
+	Dedicated   string `json:"dedicated_endpoint,omitempty" about:"URL of the dedicated gateway"`
+	Key         string `json:"key" about:"the account key"`
+	Connection  string `json:"connection_string" about:"endpoint and key"`
+	Certificate string `json:"certificate,omitempty" about:"file that clients must trust"`
+	Store       string `json:"store,omitempty" about:"directory; without one the store is in memory"`
 }
+
+// ReportedAs implements [report.Value].
+func (Endpoints) ReportedAs() string { return "server" }
 
 // endpoints returns the endpoints of the sites.
 func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -76,7 +77,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return bench.Measure(ctx, chosen, bench.Plan{Out: out, Log: log, JSON: *form == "json"})
+	return bench.Measure(ctx, chosen, bench.Plan{Report: report.New(report.Form(*form), out), Log: log})
 }
 
 func main() {

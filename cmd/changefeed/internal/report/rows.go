@@ -1,0 +1,218 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+)
+
+// page is how many rows decide about the columns of a table. A longer table has its heading again after each page, and
+// a longer CSV file has only these columns.
+const page = 1000
+
+// Rows writes results one by one, in a form for programs or, with --fields, as a table.
+type Rows struct {
+	r       *Report
+	waiting [][]member // rows whose columns are not known yet
+	columns []string   // of a CSV file; nil before its heading is written
+	written int
+}
+
+// Rows returns a writer of rows. Flush ends the output.
+func (r *Report) Rows() *Rows { return &Rows{r: r} }
+
+// Add writes a result.
+func (r *Rows) Add(v Value) error {
+	body, err := marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", v.ReportedAs(), err)
+	}
+	return r.add(v.ReportedAs(), body)
+}
+
+// AddDocument writes a JSON value of the user, such as a row of a query. The value gets no kind.
+func (r *Rows) AddDocument(value json.RawMessage) error { return r.add("", value) }
+
+// AddObject writes a JSON object of a kind, byte for byte.
+func (r *Rows) AddObject(kind string, object []byte) error { return r.add(kind, object) }
+
+// add writes a JSON value of a kind; the kind of a user's value is empty.
+func (r *Rows) add(kind string, value []byte) error {
+	r.written++
+	if len(r.r.Fields) == 0 && (r.r.Form == JSON || r.r.Form == YAML) {
+		return r.writeWhole(kind, value)
+	}
+	all, err := membersOf(value)
+	if err != nil { // a number, for one, as of SELECT VALUE
+		all = []member{{"value", value}}
+	}
+	if r.r.Form == JSON || r.r.Form == YAML {
+		object := []byte{'{'}
+		for i, field := range r.r.Fields {
+			if i > 0 {
+				object = append(object, ',')
+			}
+			object = fmt.Appendf(object, "%s:", quoted(field))
+			if found := find(all, field); found != nil {
+				object = append(object, found...)
+			} else {
+				object = append(object, "null"...)
+			}
+		}
+		return r.writeWhole(kind, append(object, '}'))
+	}
+	if kind != "" && len(r.r.Fields) == 0 {
+		all = append([]member{{"kind", quoted(kind)}}, all...)
+	}
+	if r.columns != nil {
+		return r.writeRecord(all)
+	}
+	if r.waiting = append(r.waiting, all); len(r.waiting) < page {
+		return nil
+	}
+	return r.writePage()
+}
+
+// quoted returns a text as JSON.
+func quoted(text string) json.RawMessage {
+	b, err := marshal(text)
+	if err != nil {
+		panic(err) // texts have a JSON form
+	}
+	return b
+}
+
+// writeWhole writes a value as a line of JSON, or as a document of YAML.
+func (r *Rows) writeWhole(kind string, value []byte) error {
+	line := append(slices.Clone(value), '\n')
+	if kind != "" {
+		line = stamp(kind, value)
+	}
+	if r.r.Form == YAML {
+		text, err := toYAML(line)
+		if err != nil {
+			return err
+		}
+		line = append([]byte("---\n"), text...)
+	}
+	_, err := r.r.Out.Write(line)
+	return err
+}
+
+// toYAML returns the YAML of a JSON text, with the members in the same order.
+func toYAML(text []byte) ([]byte, error) {
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil { // JSON is YAML
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	inBlocks(&node)
+	return yaml.Marshal(&node)
+}
+
+// inBlocks makes the nodes come out as YAML that people write.
+func inBlocks(node *yaml.Node) {
+	node.Style = 0
+	for _, below := range node.Content {
+		inBlocks(below)
+	}
+}
+
+// Flush writes the rows whose columns were not known yet.
+func (r *Rows) Flush() error {
+	if len(r.waiting) == 0 && (r.written > 0 || r.r.Form == JSON || r.r.Form == YAML) {
+		return nil
+	}
+	return r.writePage()
+}
+
+// writePage writes the waiting rows under a heading.
+func (r *Rows) writePage() error {
+	columns := r.r.Fields
+	if len(columns) == 0 {
+		columns = []string{}
+		for _, row := range r.waiting {
+			for _, m := range row {
+				if !slices.Contains(columns, m.name) {
+					columns = append(columns, m.name)
+				}
+			}
+		}
+	}
+	rows := r.waiting
+	r.waiting = nil
+	if r.r.Form == CSV {
+		r.columns = columns
+		if err := writeCSV(r.r.Out, columns); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := r.writeRecord(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	heading := make([]string, len(columns))
+	for i, column := range columns {
+		heading[i] = strings.ToUpper(column)
+	}
+	cells := [][]string{heading}
+	for _, row := range rows {
+		line := make([]string, len(columns))
+		for i, column := range columns {
+			line[i] = terminal.OrDash(terminal.OneLine(plain(find(row, column))))
+		}
+		cells = append(cells, line)
+	}
+	if len(columns) == 0 {
+		return nil
+	}
+	_, err := io.WriteString(r.r.Out, terminal.Table(cells, terminal.Of(r.r.Out).Room()))
+	return err
+}
+
+// writeRecord writes a row of a CSV file.
+func (r *Rows) writeRecord(row []member) error {
+	if len(r.r.Fields) == 0 {
+		for _, m := range row {
+			if !slices.Contains(r.columns, m.name) {
+				return fmt.Errorf("row %d has the member %q, and the first %d rows do not, so the heading lacks it: "+
+					"name the columns with --fields", r.written, m.name, page)
+			}
+		}
+	}
+	record := make([]string, len(r.columns))
+	for i, column := range r.columns {
+		record[i] = plain(find(row, column))
+	}
+	return writeCSV(r.r.Out, record)
+}
+
+// writeCSV writes a record of a CSV file (RFC 4180).
+func writeCSV(w io.Writer, record []string) error {
+	c := csv.NewWriter(w)
+	if err := c.Write(record); err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// plain returns a JSON value as the text of a cell: a string without quotes, and null as no text.
+func plain(value json.RawMessage) string {
+	var text string
+	switch {
+	case value == nil, string(value) == "null":
+		return ""
+	case value[0] == '"' && json.Unmarshal(value, &text) == nil:
+		return text
+	}
+	return string(value)
+}

@@ -1,0 +1,166 @@
+package unit
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/feed"
+)
+
+// Rows as lines for programs, a type for each kind of row.
+
+// Kinds describes the lines of changefeed leases.
+func Kinds() []report.Kind {
+	return []report.Kind{
+		{Name: KindLease, About: "A lease of a deployment unit: leases.", Of: leaseLine{}},
+		{Name: KindInstance, About: "An instance of a deployment unit: leases.", Of: instanceLine{}},
+		{Name: KindRequest, About: "A request of dlq retry or release that is not removed yet: leases.", Of: requestLine{}},
+		{Name: KindHole, About: "A range of keys that no lease of a unit covers: leases.", Of: holeLine{}},
+		{Name: KindDocument, About: "A document in a lease container that is none of these: leases.", Of: documentLine{}},
+	}
+}
+
+// whose is the unit of a line.
+type whose struct {
+	Processor string `json:"processor" about:"name of the unit"`
+	Container string `json:"container" about:"the monitored container"`
+}
+
+// age is when a record was written.
+type age struct {
+	Written    time.Time `json:"written" about:"when the record was last written, by the clock of the store"`
+	WrittenAgo float64   `json:"written_seconds_ago" about:"seconds since then"`
+}
+
+type leaseLine struct {
+	whose
+	ID       string   `json:"id" about:"of the document"`
+	Lease    string   `json:"lease" about:"the token, which is unique in the unit"`
+	Range    *string  `json:"range" about:"of effective partition keys, min-max in hex"`
+	Owner    *string  `json:"owner" about:"the instance that has the lease; null if the lease is free"`
+	Epoch    *string  `json:"epoch" about:"of the owner's tenure; null for another kind of processor"`
+	Position *string  `json:"position" about:"the continuation up to which changes are handled; tail --after accepts it"`
+	Mode     string   `json:"mode" about:"latest or all"`
+	State    string   `json:"state" about:"live, silent, expired, free, stopped, broken, splitting or retired"`
+	Attempts int      `json:"attempts" about:"failures of the batch after the position"`
+	Held     int      `json:"held" about:"number of held partition keys"`
+	HeldKeys []string `json:"held_keys" about:"held partition keys, as JSON"`
+	SetAside int      `json:"set_aside" about:"number of partition keys that are set aside because they fail"`
+	Outage   *string  `json:"outage_since" about:"since when the owner sees an outage"`
+	age
+	Lag    *int64   `json:"lag" about:"changes after the position"`
+	Exact  bool     `json:"lag_exact" about:"lag is a count; else an estimate"`
+	Shared bool     `json:"lag_shared" about:"lag is an upper bound, for a partition that leases share"`
+	Waited *float64 `json:"lag_seconds" about:"how long the oldest of these changes has waited"`
+	Notes  []string `json:"notes" about:"what an operator should know"`
+}
+
+type instanceLine struct {
+	whose
+	ID       string `json:"id" about:"of the document"`
+	Instance string `json:"instance" about:"name of the instance"`
+	Running  bool   `json:"running" about:"the instance has written lately, and has not stopped"`
+	age
+	Notes []string `json:"notes" about:"what an operator should know"`
+}
+
+type requestLine struct {
+	whose
+	ID     string          `json:"id" about:"of the document"`
+	Action string          `json:"action" about:"retry or release"`
+	Key    json.RawMessage `json:"key" about:"the partition key; null if the request names none"`
+	Letter *string         `json:"letter" about:"ID of the dead letter; null for a release"`
+	Asked  *time.Time      `json:"asked" about:"when, by the clock of the caller"`
+	State  string          `json:"state" about:"asked, served, withdrawn or expired"`
+	age
+	Notes []string `json:"notes" about:"what an operator should know"`
+}
+
+type holeLine struct {
+	whose
+	Range string   `json:"range" about:"of effective partition keys, min-max in hex"`
+	Notes []string `json:"notes" about:"what an operator should know"`
+}
+
+type documentLine struct {
+	Processor *string  `json:"processor" about:"name of the unit; null if the document belongs to none"`
+	Container *string  `json:"container" about:"the monitored container"`
+	ID        string   `json:"id" about:"of the document"`
+	Owner     *string  `json:"owner" about:"if the document is a lease"`
+	Lease     *string  `json:"lease" about:"the token, if the document is a lease"`
+	Notes     []string `json:"notes" about:"what the document is"`
+}
+
+// Deleted is the result of the deletion of a unit.
+type Deleted struct {
+	Processor string `json:"processor" about:"name of the unit"`
+	Container string `json:"container" about:"the monitored container"`
+	Leases    int    `json:"deleted" about:"number of leases"`
+}
+
+// The kinds of the lines.
+func (leaseLine) ReportedAs() string    { return KindLease }
+func (instanceLine) ReportedAs() string { return KindInstance }
+func (requestLine) ReportedAs() string  { return KindRequest }
+func (holeLine) ReportedAs() string     { return KindHole }
+func (documentLine) ReportedAs() string { return KindDocument }
+
+// ReportedAs implements [report.Value].
+func (Deleted) ReportedAs() string { return "deleted_unit" }
+
+// WriteRows writes the rows of all units for programs.
+func WriteRows(rows *report.Rows, units []Unit) error {
+	for _, u := range units {
+		for _, r := range u.Rows {
+			if err := rows.Add(r.line()); err != nil {
+				return err
+			}
+		}
+	}
+	return rows.Flush()
+}
+
+// line returns the line of a row.
+func (r Row) line() report.Value {
+	unit := whose{r.Processor, r.Container}
+	written := age{r.record.Updated.UTC(), r.Silent}
+	notes := append([]string{}, r.Notes...)
+	switch r.Kind {
+	case KindLease:
+		return leaseLine{
+			whose: unit, ID: r.ID, Lease: r.Lease, Range: known(r.Range), Owner: known(r.Owner), Epoch: known(r.Epoch),
+			Position: known(r.Position), Mode: modeWord(r.record.Mode), State: r.State, Attempts: r.Attempts,
+			Held: r.Held, HeldKeys: append([]string{}, r.HeldKeys...), SetAside: r.SetAside, Outage: known(r.Outage),
+			age: written, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited, Notes: notes,
+		}
+	case KindInstance:
+		return instanceLine{unit, r.ID, r.Lease, !r.gone, written, notes}
+	case KindRequest:
+		q := r.Request
+		line := requestLine{unit, r.ID, q.Action, q.Key, known(q.Letter), nil, r.State, written, notes}
+		if !q.Asked.IsZero() {
+			line.Asked = &q.Asked
+		}
+		return line
+	case KindHole:
+		return holeLine{unit, r.Range, notes}
+	}
+	return documentLine{known(r.Processor), known(r.Container), r.ID, known(r.Owner), known(r.Lease), notes}
+}
+
+// known returns a text, or nil for an empty text.
+func known(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// modeWord returns the word of the flag --mode for a mode.
+func modeWord(m feed.Mode) string {
+	if m == feed.AllVersionsAndDeletes {
+		return "all"
+	}
+	return "latest"
+}

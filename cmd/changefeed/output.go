@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+)
+
+// The output of commands: the flags -o, --fields and --quiet, and the report that they describe.
+
+// choice is a flag with a fixed set of values.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+// String returns the value.
+func (c *choice) String() string { return c.value }
+
+// Type returns the flag's placeholder in the help: its values.
+func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
+
+// Words returns the values that a shell can complete.
+func (c *choice) Words() []string { return c.allowed }
+
+// Set accepts one of the allowed values.
+func (c *choice) Set(text string) error {
+	if slices.Contains(c.allowed, text) {
+		c.value = text
+		return nil
+	}
+	return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
+}
+
+// outputFlag is the name of the flag for the form of the results.
+const outputFlag = "output"
+
+// formFlag is the flag -o, with the report whose form it is.
+type formFlag struct {
+	choice
+	report *report.Report
+}
+
+// Set implements [pflag.Value].
+func (f *formFlag) Set(text string) error {
+	if err := f.choice.Set(text); err != nil {
+		return err
+	}
+	f.report.Form = report.Form(text)
+	return nil
+}
+
+// addOutput adds the flag -o with some forms, the default first, and returns the report of the command.
+func addOutput(cmd *cobra.Command, forms ...report.Form) *report.Report {
+	f := &formFlag{report: &report.Report{Form: forms[0]}}
+	for _, form := range forms {
+		f.allowed = append(f.allowed, string(form))
+	}
+	f.value = f.allowed[0]
+	cmd.Flags().VarP(f, outputFlag, "o", "form of the output")
+	return f.report
+}
+
+// output adds the flag -o of a command with one result, or with results that are no rows.
+func output(cmd *cobra.Command) *report.Report {
+	return addOutput(cmd, report.Text, report.JSON, report.YAML)
+}
+
+// outputRows adds the flags -o and --fields of a command with rows of some kinds. Without kinds the rows are the
+// user's documents, and may have any fields.
+func outputRows(cmd *cobra.Command, kinds ...report.Kind) *report.Report {
+	r := addOutput(cmd, report.Table, report.JSON, report.YAML, report.CSV)
+	r.Kinds = kinds
+	cmd.Flags().StringSliceVar(&r.Fields, "fields", nil,
+		"only these `FIELDS` of each row, separated by commas, such as id,address.city")
+	return r
+}
+
+// prepareReport completes the report of a command whose flags were read; nil if the command has none.
+func prepareReport(cmd *cobra.Command) error {
+	flag := cmd.Flags().Lookup(outputFlag)
+	if flag == nil {
+		return nil
+	}
+	f, ok := flag.Value.(*formFlag)
+	if !ok {
+		return nil
+	}
+	f.report.Command, f.report.Out, f.report.Err = cmd.CommandPath(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	f.report.Quiet, _ = cmd.Flags().GetBool("quiet") // false if there is no such flag
+	return f.report.Check()
+}
+
+// wantsJSON reports whether a command line, which may be wrong, asks for errors as JSON.
+func wantsJSON(args []string) bool {
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			return false
+		case arg == "-ojson", arg == "-o=json", arg == "--output=json":
+			return true
+		case (arg == "-o" || arg == "--output") && i+1 < len(args):
+			return args[i+1] == "json"
+		}
+	}
+	return false
+}
