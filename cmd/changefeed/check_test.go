@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,11 +61,11 @@ func damagedStore(t *testing.T) (dir string) {
 
 func TestACheckOfADamagedStoreEndsWithOne(t *testing.T) {
 	dir := damagedStore(t)
-	if code := execute(t.Context(), []string{"check", dir}); code != exitFailed {
+	if code := execute(t.Context(), []string{"check", dir}, io.Discard, io.Discard); code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
 	copied := filepath.Join(t.TempDir(), "copy")
-	if code := execute(t.Context(), []string{"backup", dir, copied}); code != exitFailed {
+	if code := execute(t.Context(), []string{"backup", dir, copied}, io.Discard, io.Discard); code != exitFailed {
 		t.Errorf("backup: exit code %d, want %d", code, exitFailed)
 	}
 }

@@ -219,6 +219,7 @@ A file cannot be changed while a processor has it open.` + dlqHelp,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.dropLetters(cmd, args) },
 	}
 	o.register(cmd)
+	o.report = output(cmd)
 	o.query.Sole = true
 	cmd.Flags().BoolVar(&o.all, "all", false, "remove all letters of the unit or, with --key, of the key")
 	return cmd

@@ -60,7 +60,7 @@ func TestHelpExplainsEachExitCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, code := range []int{exitDone, exitFailed, exitUsage, exitMissing, exitRefused, exitFound, exitInterrupted} {
-		if !strings.Contains(out, fmt.Sprintf("\n  %3d  ", code)) {
+		if !strings.Contains(out, fmt.Sprintf("\n  %3d %s ", code, codeName(code))) {
 			t.Errorf("exit code %d is not in\n%s", code, out)
 		}
 	}

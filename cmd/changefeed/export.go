@@ -93,7 +93,7 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 		return err
 	case o.report.Form == report.JSON:
 		var line []byte
-		if line, err = report.Line(left); err == nil {
+		if line, err = report.Line(left.Line()); err == nil {
 			_, err = cmd.ErrOrStderr().Write(line)
 		}
 	default:

@@ -244,8 +244,11 @@ func TestTheLeasesOfAUnitAreDeletedInEachForm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for form, want := range map[string]string{"text": "deleted one on c, leases: 1\n", "json": `{"deleted":1}` + "\n"} {
-		name := map[string]string{"text": "one", "json": "two"}[form]
+	for form, want := range map[string]string{
+		"table": "deleted one on c, leases: 1\n",
+		"json":  `{"kind":"deleted_unit","schema":1,"processor":"two","container":"c","deleted":1}` + "\n",
+	} {
+		name := map[string]string{"table": "one", "json": "two"}[form]
 		if got := command(t, "leases", "--db", dir, "--delete", name, "-o", form); got != want {
 			t.Errorf("%s: got %q, want %q", form, got, want)
 		}

@@ -36,5 +36,5 @@ func main() {
 	// If the reader of the output has gone, the write returns an error, so the command closes its stores. If the
 	// signal were ignored, the programs that the command starts would ignore the signal too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	os.Exit(execute(ctx, os.Args[1:]))
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

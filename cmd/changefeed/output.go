@@ -47,6 +47,9 @@ type formFlag struct {
 
 // Set implements [pflag.Value].
 func (f *formFlag) Set(text string) error {
+	if text == string(report.Text) && f.allowed[0] == string(report.Table) {
+		text = string(report.Table) // a table is the text of rows
+	}
 	if err := f.choice.Set(text); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -35,13 +36,14 @@ func TestARelayClosesItsBroker(t *testing.T) {
 // What was parked is not what the broker has refused.
 func TestTheEndOfARelayCountsWhatBecameOfItsEvents(t *testing.T) {
 	status := outbox.RelayStatus{Published: 4, Parked: 1, Failed: 2, Lag: 3 * time.Second}
-	for form, want := range map[string]string{
-		"json": `{"failed":2,"lag_seconds":3,"parked":1,"published":4}`, "text": "4 events published, 1 parked",
+	for form, want := range map[report.Form]string{
+		report.JSON: `{"kind":"relay","schema":1,"published":4,"parked":1,"failed":2,"lag_seconds":3}`,
+		report.Text: "4 events published, 1 parked",
 	} {
 		var o relayOptions
 		var out bytes.Buffer
 		cmd := &cobra.Command{}
-		o.output = &choice{value: form}
+		o.report = report.New(form, &out)
 		cmd.SetOut(&out)
 		if err := o.reportPublished(cmd, status); err != nil || out.String() != want+"\n" {
 			t.Errorf("%s: got %q, %v, want %s", form, out.String(), err, want)
@@ -65,7 +67,7 @@ func TestAJSONLogHasNothingElseInIt(t *testing.T) {
 		filepath.Join(t.TempDir(), "letters"), "-v", "-o", "json",
 	}
 	out, said, err := call(t, relay...)
-	if err != nil || !strings.Contains(out, `"parked":1,"published":1}`) {
+	if err != nil || !strings.Contains(out, `"published":1,"parked":1,`) {
 		t.Fatalf("got %q, %v: %s", out, err, said)
 	}
 	for line := range strings.Lines(said) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -91,10 +92,12 @@ func prepare(c *cobra.Command, began *bool) {
 
 // execute runs a command line and returns the exit code. If the output has no reader any more, this is not a failure,
 // because head(1) ends a pipe like this.
-func execute(ctx context.Context, args []string) int {
+func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	began := false
 	root := rootCommand(&began)
 	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errs)
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(ctx, err, began)
 	if code != exitDone {

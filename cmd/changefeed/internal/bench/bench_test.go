@@ -200,7 +200,7 @@ func TestFiguresBeforeAFailureAreShown(t *testing.T) {
 	err := Measure(t.Context(), []Benchmark{
 		{Name: "good", Run: func(context.Context, *Site) (Figure, error) { return Figure{Value: 4711, OK: true}, nil }},
 		{Name: "bad", Run: func(context.Context, *Site) (Figure, error) { return Figure{}, failing }},
-	}, Plan{Dir: t.TempDir(), Out: &out, Log: io.Discard})
+	}, Plan{Dir: t.TempDir(), Report: report.New(report.Table, &out), Log: io.Discard})
 	if !errors.Is(err, failing) || !strings.Contains(out.String(), "good") || strings.Contains(out.String(), "bad") {
 		t.Errorf("got %v with output %q, want %v and the figure of good", err, out.String(), failing)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -147,8 +148,8 @@ func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
 	db, err := o.openStore(a, docstore.Options{MustExist: true})
 	// Only import makes a store here. Otherwise any other command would show an empty store for a mistyped path.
 	if errors.Is(err, docstore.ErrNotStore) {
-		err = fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes",
-			a.quoteStore())
+		err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed "+
+			"import makes", a.quoteStore())}
 	}
 	return db, err
 }

@@ -22,9 +22,6 @@ type Remains struct {
 	written            int      // number of documents
 }
 
-// ReportedAs implements [report.Value].
-func (*Remains) ReportedAs() string { return "salvage" }
-
 // Salvage writes the remaining documents of a container in the directory of a damaged store. If container is empty,
 // Salvage writes those of all containers, each in an object that names its container. Salvage ignores Range.
 func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options) (*Remains, error) {
