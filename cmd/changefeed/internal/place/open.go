@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
