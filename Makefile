@@ -19,7 +19,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size pictures cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,10 +134,11 @@ archive: ## the stripped binary with the licences, in DIST (.dist); GOOS and GOA
 		cp LICENSE README.md "$$dir/" && cp cmd/changefeed/internal/notices/notices.txt "$$dir/NOTICES.txt" && \
 		tar -C "$(DIST)" -czf "$$dir.tar.gz" "$$name" && rm -r "$$dir" && echo "== $$dir.tar.gz"
 
-size: ## the size of the stripped binary, which may have 45 MB
-	@dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
-		$(GO) build -trimpath -ldflags='-s -w' -o "$$dir/changefeed" ./cmd/changefeed && \
-		bytes=$$(wc -c <"$$dir/changefeed") && echo "== $$((bytes / 1000000)) MB" && test $$bytes -lt 45000000
+size: ## the size of the stripped binary, at most 45 MB, and the time that it takes to start, at most 15 ms
+	$(GO) run ./tools/size
+
+pictures: ## draw docs/pictures: what commands show in a terminal (needs tmux)
+	$(GO) run ./tools/pictures
 
 cold: ## processor time, user and system, of a build with an empty cache (the second line); TAGS=pebblegozstd to see what a tag saves
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
