@@ -77,6 +77,12 @@
 // (CGO_ENABLED=0, or no C compiler), CacheBytes are in the heap. If GOGC is 400, the process may then grow to five
 // times CacheBytes, unless you set GOMEMLIMIT or debug.SetMemoryLimit.
 //
+// # For servers
+//
+// [Snapshot], [LogicalPartition], [PageMemory], [Condition], [Write], [KeyOf] and some methods of [Container] and [DB]
+// are for programs that serve a store to others, as package cosmosrest does: they read one state, in pages of bounded
+// memory, and write under conditions. An application rarely needs them.
+//
 // # Where to read on
 //
 // keys.go describes the byte layout, commit.go the path of a write, and read.go and move.go the reasons why no reader

@@ -83,7 +83,8 @@ func deleteUnit(cmd *cobra.Command, out *report.Report, name string, units []uni
 	if err != nil {
 		return err
 	}
-	return out.Object(unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n}, func(w io.Writer) error {
+	done := unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n}
+	return out.Object(done, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "deleted %s on %s, leases: %d\n", gone.Processor, gone.Container, n)
 		return err
 	})

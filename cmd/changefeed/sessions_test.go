@@ -233,7 +233,8 @@ func firstDifference(want, got string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			from := max(0, i-3)
-			return fmt.Sprintf("line %d, after\n  %s\nwant %s\ngot  %s", i+1, strings.Join(a[from:i], "\n  "), a[i], b[i])
+			return fmt.Sprintf("line %d, after\n  %s\nwant %s\ngot  %s", i+1, strings.Join(a[from:i], "\n  "), a[i],
+				b[i])
 		}
 	}
 	return fmt.Sprintf("%d lines, want %d", len(b), len(a))

@@ -85,10 +85,14 @@ func prepare(ctx context.Context, dir string) error {
 	}
 	for _, args := range [][]string{
 		{"go", "build", "-o", filepath.Join(dir, "changefeed"), "./cmd/changefeed"},
-		{filepath.Join(dir, "changefeed"), "import", in, "--db", filepath.Join(dir, "shop"), "--container", "orders",
-			"--pk", "/city", "--ranges", "2"},
-		{filepath.Join(dir, "changefeed"), "run", "--source", "docstore:" + filepath.Join(dir, "shop") + "#orders",
-			"--name", "mailer", "--create-leases", "--from", "beginning", "--once", "--", "true"},
+		{
+			filepath.Join(dir, "changefeed"), "import", in, "--db", filepath.Join(dir, "shop"), "--container", "orders",
+			"--pk", "/city", "--ranges", "2",
+		},
+		{
+			filepath.Join(dir, "changefeed"), "run", "--source", "docstore:" + filepath.Join(dir, "shop") + "#orders",
+			"--name", "mailer", "--create-leases", "--from", "beginning", "--once", "--", "true",
+		},
 	} {
 		c := exec.CommandContext(ctx, args[0], args[1:]...)
 		c.Stderr = os.Stderr

@@ -191,6 +191,7 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", "cmd/changefeed/internal/web", "outbox",
 		brokers,
 		thirdParty,
+		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/web": {
 		"cosmosrest", "docstore", "cmd/changefeed/internal/place",
@@ -200,10 +201,12 @@ var edges = map[string][]string{
 		".", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc",
 		"internal/notes", "internal/pause", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/letters": {
 		"deadletters", "feed", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/instance": {
 		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg",
@@ -211,23 +214,31 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/unit",
 		"cmd/changefeed/internal/usage",
 	},
-	"cmd/changefeed/internal/unload": {".", "docstore", "feed", "internal/changeline", "cmd/changefeed/internal/place"},
+	"cmd/changefeed/internal/unload": {
+		".", "docstore", "feed", "internal/changeline", "cmd/changefeed/internal/place",
+		"cmd/changefeed/internal/report",
+	},
 	"cmd/changefeed/internal/load": {
 		"docstore", "feed", "cmd/changefeed/internal/place", "internal/cosmosdb/service",
 		"cmd/changefeed/internal/terminal",
 	},
 	"cmd/changefeed/internal/terminal": {thirdParty},
-	"internal/proof/lives":             {"docstore"},
-	"internal/proof/memnet":            {},
-	"cmd/changefeed/internal/notices":  {},
-	"tools/mutants":                    {},
-	"tools/rename":                     {thirdParty}, // loads packages with their types
-	"tools/measure":                    {},
-	"tools/long":                       {},
-	"tools/stress":                     {},
-	"internal/proof/nethost":           {"docstore", "feed"},
-	"internal/proof/sim":               {anyPackage, thirdParty}, // the whole system in a single test
-	"tools/tidy":                       {},
+	"cmd/changefeed/internal/report": {
+		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", thirdParty,
+	},
+	"internal/proof/lives":            {"docstore"},
+	"internal/proof/memnet":           {},
+	"cmd/changefeed/internal/notices": {},
+	"tools/mutants":                   {},
+	"tools/rename":                    {thirdParty}, // loads packages with their types
+	"tools/measure":                   {},
+	"tools/long":                      {},
+	"tools/stress":                    {},
+	"tools/pictures":                  {},
+	"tools/size":                      {},
+	"internal/proof/nethost":          {"docstore", "feed"},
+	"internal/proof/sim":              {anyPackage, thirdParty}, // the whole system in a single test
+	"tools/tidy":                      {},
 
 	"cosmosrest/internal/hybridrow": {"feed"},
 	"cosmosrest/internal/netbatch":  {}, // shares no code with the package that it tests

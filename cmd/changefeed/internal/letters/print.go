@@ -135,7 +135,9 @@ type wholeLetter struct {
 func (wholeLetter) ReportedAs() string { return "dead_letter" }
 
 // WholeKind describes the lines of changefeed dlq show.
-var WholeKind = report.Kind{Name: "dead_letter", About: "A dead letter in its stored form: dlq show.", Of: wholeLetter{}}
+var WholeKind = report.Kind{
+	Name: "dead_letter", About: "A dead letter in its stored form: dlq show.", Of: wholeLetter{},
+}
 
 // WriteWhole writes the letters of a unit for programs, in their stored form.
 func WriteWhole(rows *report.Rows, unit string, letters Seq) error {

@@ -68,18 +68,21 @@ func TestATableHasTheBeginningOfALongKey(t *testing.T) {
 func TestProgramsGetALetterALine(t *testing.T) {
 	l := letter("12.0", "London", 12, feed.DispositionFailed)
 	var b strings.Builder
-	if err := WriteList(report.New(report.JSON, &b).Rows(), until(nil, l, l)); err != nil || strings.Count(b.String(), "\n") != 2 ||
+	if err := WriteList(report.New(report.JSON, &b).Rows(), until(nil, l, l)); err != nil ||
+		strings.Count(b.String(), "\n") != 2 ||
 		strings.Contains(b.String(), "document") {
 		t.Errorf("list: %v, and\n%s", err, b.String())
 	}
 	b.Reset()
-	if err := WriteWhole(report.New(report.JSON, &b).Rows(), "mailer", until(nil, l)); err != nil || !json.Valid([]byte(b.String())) ||
+	if err := WriteWhole(report.New(report.JSON, &b).Rows(), "mailer", until(nil, l)); err != nil ||
+		!json.Valid([]byte(b.String())) ||
 		!strings.Contains(b.String(), `"document":{"id":"order-12.0"}`) ||
 		!strings.Contains(b.String(), `"processor":"mailer"`) {
 		t.Errorf("whole: %v, and\n%s", err, b.String())
 	}
 	failed := errors.New("failed")
-	if err := errors.Join(WriteList(report.New(report.JSON, &b).Rows(), until(failed)), WriteWhole(report.New(report.JSON, &b).Rows(), "mailer", until(failed)),
+	if err := errors.Join(WriteList(report.New(report.JSON, &b).Rows(), until(failed)),
+		WriteWhole(report.New(report.JSON, &b).Rows(), "mailer", until(failed)),
 		Show(&b, until(failed))); strings.Count(err.Error(), "failed") != 3 {
 		t.Errorf("got %v, want the error of each", err)
 	}

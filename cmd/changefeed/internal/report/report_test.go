@@ -145,7 +145,8 @@ func TestALongTableHasItsHeadingAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := rows.Flush(); err != nil || strings.Count(b.String(), "ID") != 2 || strings.Count(b.String(), "1") != page+1 {
+	if err := rows.Flush(); err != nil || strings.Count(b.String(), "ID") != 2 ||
+		strings.Count(b.String(), "1") != page+1 {
 		t.Errorf("%v, %d headings", err, strings.Count(b.String(), "ID"))
 	}
 }
@@ -270,11 +271,13 @@ func TestTheSchemaDescribesEachType(t *testing.T) {
 		t.Errorf("got %+v", all)
 	}
 	for name, want := range map[string]string{
-		"id": `{"description":"of the place","type":"string"}`, "city": `{"description":"the city","type":["string","null"]}`,
+		"id":   `{"description":"of the place","type":"string"}`,
+		"city": `{"description":"the city","type":["string","null"]}`,
 		"tags": `{"items":{"type":"string"},"type":"array"}`, "at": `{"format":"date-time","type":"string"}`,
 		"any": `{}`, "some": `{"type":["integer","null"]}`, "ratio": `{"type":"number"}`, "yes": `{"type":"boolean"}`,
-		"named": `{"additionalProperties":{"type":"string"},"type":"object"}`, "text": `{"description":"a text","type":"string"}`,
-		"kind": `{"const":"everything"}`, "schema": `{"const":1}`,
+		"named": `{"additionalProperties":{"type":"string"},"type":"object"}`,
+		"text":  `{"description":"a text","type":"string"}`,
+		"kind":  `{"const":"everything"}`, "schema": `{"const":1}`,
 		"in": `{"additionalProperties":false,"properties":{"country":{"type":"string"}},"required":["country"],"type":"object"}`,
 	} {
 		if got, err := json.Marshal(all.Properties[name]); err != nil || string(got) != want {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -59,7 +60,11 @@ func (r *Rows) add(kind string, value []byte) error {
 			if i > 0 {
 				object = append(object, ',')
 			}
-			object = fmt.Appendf(object, "%s:", quoted(field))
+			name, err := marshal(field)
+			if err != nil {
+				return err
+			}
+			object = append(append(object, name...), ':')
 			if found := find(all, field); found != nil {
 				object = append(object, found...)
 			} else {
@@ -69,7 +74,7 @@ func (r *Rows) add(kind string, value []byte) error {
 		return r.writeWhole(kind, append(object, '}'))
 	}
 	if kind != "" && len(r.r.Fields) == 0 {
-		all = append([]member{{"kind", quoted(kind)}}, all...)
+		all = append([]member{{"kind", json.RawMessage(strconv.Quote(kind))}}, all...)
 	}
 	if r.columns != nil {
 		return r.writeRecord(all)
@@ -78,15 +83,6 @@ func (r *Rows) add(kind string, value []byte) error {
 		return nil
 	}
 	return r.writePage()
-}
-
-// quoted returns a text as JSON.
-func quoted(text string) json.RawMessage {
-	b, err := marshal(text)
-	if err != nil {
-		panic(err) // texts have a JSON form
-	}
-	return b
 }
 
 // writeWhole writes a value as a line of JSON, or as a document of YAML.

@@ -115,7 +115,7 @@ func typeSchema(t reflect.Type) object {
 	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Uint32, reflect.Uint64:
 		return object{"type": "integer"}
 	}
-	panic("no schema for " + t.String())
+	return object{"not": object{}} // no value is valid, so that a test fails
 }
 
 // nullable returns the schema of a value that may be null.

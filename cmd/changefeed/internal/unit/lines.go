@@ -99,11 +99,19 @@ type Deleted struct {
 	Leases    int    `json:"deleted" about:"number of leases"`
 }
 
-// The kinds of the lines.
-func (leaseLine) ReportedAs() string    { return KindLease }
+// ReportedAs implements [report.Value].
+func (leaseLine) ReportedAs() string { return KindLease }
+
+// ReportedAs implements [report.Value].
 func (instanceLine) ReportedAs() string { return KindInstance }
-func (requestLine) ReportedAs() string  { return KindRequest }
-func (holeLine) ReportedAs() string     { return KindHole }
+
+// ReportedAs implements [report.Value].
+func (requestLine) ReportedAs() string { return KindRequest }
+
+// ReportedAs implements [report.Value].
+func (holeLine) ReportedAs() string { return KindHole }
+
+// ReportedAs implements [report.Value].
 func (documentLine) ReportedAs() string { return KindDocument }
 
 // ReportedAs implements [report.Value].

@@ -158,7 +158,8 @@ func TestTheTableOfAUnit(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", table.String(), want)
 	}
 	var lines strings.Builder
-	if err := WriteRows(report.New(report.JSON, &lines).Rows(), units); err != nil || strings.Count(lines.String(), "\n") != 5 {
+	if err := WriteRows(report.New(report.JSON, &lines).Rows(), units); err != nil ||
+		strings.Count(lines.String(), "\n") != 5 {
 		t.Errorf("for programs: %v, want a line for each of 5 rows, in\n%s", err, lines.String())
 	}
 }
