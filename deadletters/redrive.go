@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/inquiry"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
 // ErrNotServed means that no instance has served the request of a [Redrive] or [Release]. The text of the error says
 // why, if the reason is known, and whether the request was withdrawn.
-var ErrNotServed = errors.New("not served")
+var ErrNotServed = inquiry.ErrNotServed
 
 // Outcome is the result of a request that an instance has served.
 type Outcome struct {
@@ -89,14 +90,16 @@ func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q note
 		return o, fmt.Errorf("%s %s: %w: source %T cannot locate a key: want one that is a feed.Locator", q.Action,
 			q.Key, errors.ErrUnsupported, source)
 	}
-	a := newInquiry(leases, q)
-	if a.request.EPK, err = locator.Locate(ctx, feed.PartitionKey(q.Key)); err == nil {
-		o, err = a.await(ctx)
+	var served notes.Outcome
+	if q.EPK, err = locator.Locate(ctx, feed.PartitionKey(q.Key)); err == nil {
+		served, err = inquiry.Ask(ctx, leases, q, " that has the dead letters")
 	}
 	if err != nil {
 		return Outcome{}, fmt.Errorf("%s %s: %w", q.Action, q.Key, err)
 	}
-	return o, nil
+	return Outcome{
+		Result: Result(served.Result), Cause: served.Cause, Handled: served.Count, Held: served.Left,
+	}, nil
 }
 
 // Withdraw withdraws the unserved requests of [Redrive] and [Release] for a key, and returns their number; with an
@@ -110,7 +113,7 @@ func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q note
 // withdrawn before.
 func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey) (n int, err error) {
 	key = spelled(key)
-	for range maxConflicts {
+	for range inquiry.MaxConflicts {
 		records, _, err := leases.List(ctx)
 		if err != nil {
 			return n, fmt.Errorf("withdraw requests: %w", err)
@@ -121,7 +124,7 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 			if r.Kind != feed.KindRequest || r.State != feed.StateLive || of == "" || key != "" && of != string(key) {
 				continue
 			}
-			switch err := withdraw(ctx, leases, r); {
+			switch err := inquiry.Withdraw(ctx, leases, r); {
 			case err == nil:
 				n++
 			case errors.Is(err, feed.ErrConflict): // the owner has written the request
@@ -136,21 +139,5 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 		}
 	}
 	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", feed.ErrConflict,
-		maxConflicts)
+		inquiry.MaxConflicts)
 }
-
-// withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows
-// writes and not deletes, so the record stays, retired, long enough for the instance to read the withdrawal.
-func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
-	if !notes.HasBegun(r.Properties) {
-		if err := leases.Delete(ctx, r); !errors.Is(err, feed.ErrForbidden) {
-			return err
-		}
-	}
-	r.State, r.TTL = feed.StateRetired, notes.OutcomeTTL
-	_, err := leases.Update(ctx, r)
-	return err
-}
-
-// maxConflicts bounds how often a request is read again because the owner has written the request meanwhile.
-const maxConflicts = 10

@@ -54,4 +54,7 @@ const (
 	// ReasonRedundant: other leases cover the range and have progressed at least as far. The lease was left from a
 	// create that arrived late.
 	ReasonRedundant Reason = "redundant"
+
+	ReasonPaused Reason = "paused" // an operator has paused the range: see package admin
+	ReasonReset  Reason = "reset"  // an operator has set another position: see package admin
 )

@@ -63,7 +63,7 @@ const (
 	KindInfo Kind = "info"
 	// KindLock is held while leases are being created.
 	KindLock Kind = "lock"
-	// KindRequest asks the owner of a range for something: see package deadletters.
+	// KindRequest asks the owner of a range for something: see packages deadletters and admin.
 	KindRequest Kind = "request"
 )
 

@@ -12,6 +12,7 @@
 //     and causes no duplicates. The receiver finds itself in the owner field.
 //   - A splitting lease counts for no instance, because the lease will soon be deleted. If the owner has died, the
 //     instance with the highest score of all finishes the split.
+//   - A paused lease counts for no instance, and stays without an owner.
 //   - An owner without an epoch is another kind of processor. Such an owner has a quota too, but never gives leases, so
 //     others steal the surplus. Others also steal the surplus of an instance that should have given leases long ago and
 //     did not.
@@ -40,6 +41,7 @@ type Lease struct {
 	Splitting bool // other leases are about to replace this lease
 	Fenced    bool // the owner has not begun yet, because the previous owner may not have stopped
 	Overdue   bool // an instance should have taken or given the lease long ago
+	Paused    bool // an operator has paused the lease: nobody may take or give it, and it counts for no instance
 }
 
 // Plan lists the leases that an instance should take, steal or give, by their indexes.
@@ -112,7 +114,7 @@ func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
 		switch {
 		case l.Splitting && l.Free:
 			s.orphans = append(s.orphans, i)
-		case l.Splitting:
+		case l.Splitting, l.Paused:
 		case l.Free:
 			s.free = append(s.free, i)
 			counted++

@@ -122,6 +122,7 @@ type Ending struct {
 	Why    feed.Reason
 	To     balance.Owner // ReasonGiven: the next owner
 	Undone bool          // ReasonSplit: a merge has undone the split, so the lease stays
+	Asked  *feed.Record  // ReasonReset: the request, whose position is valid
 }
 
 // None reports whether the work goes on.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/balance"
 	"github.com/millrace/changefeed/internal/processor/delivery"
@@ -180,3 +181,20 @@ func Timestamp() time.Time { return time.Now().UTC().Truncate(TimestampGrain) }
 
 // TimestampGrain is the precision of a time in lease documents.
 const TimestampGrain = 100 * time.Nanosecond
+
+// RetireRequest writes the outcome into the record of a request about a whole lease. If the caller has withdrawn the
+// request, nobody reads the outcome.
+func (in *Instance) RetireRequest(ctx context.Context, request feed.Record, o notes.Outcome) error {
+	request.Properties = o.Properties(request.Properties)
+	request.State, request.TTL, request.Timestamp = feed.StateRetired, notes.OutcomeTTL, Timestamp()
+	got, err := in.Store.Update(ctx, request)
+	switch {
+	case err == nil:
+		in.View.Put(got)
+	case errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):
+		in.Relist()
+	default:
+		return fmt.Errorf("write outcome of request %s: %w", request.Token, err)
+	}
+	return nil
+}

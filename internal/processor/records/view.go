@@ -89,7 +89,8 @@ func (v *View) Put(record feed.Record) (news bool) {
 		if record.Kind == feed.KindLease && record.Range.Empty() { // an old lease does not store its range
 			record.Range = old.Range
 		}
-		news = !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State
+		news = !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State ||
+			IsMarkedPaused(old) != IsMarkedPaused(record)
 		return withJudgement(record)
 	})
 	return news

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
@@ -21,8 +22,10 @@ func (w *worker) giveUp(e instance.Ending) feed.Reason {
 		return w.splitLease()
 	case feed.ReasonRedundant:
 		return w.removeCovered()
-	case feed.ReasonStopped, feed.ReasonGiven:
+	case feed.ReasonStopped, feed.ReasonGiven, feed.ReasonPaused:
 		return w.writeNextOwner(e)
+	case feed.ReasonReset:
+		return w.resetLease(*e.Asked)
 	}
 	return e.Why // lost already; or stuck, and then the lease must expire, so that no instance starts too early
 }
@@ -37,12 +40,31 @@ func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 		if e.Undone {
 			l.State = feed.StateLive
 		}
+		if e.Why == feed.ReasonPaused {
+			records.MarkPaused(l, w.in.View.Now())
+		}
 	})
 	if err != nil {
 		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("release: %w", err))
 		return feed.ReasonLost
 	}
 	return e.Why
+}
+
+// resetLease writes the position that an operator has asked for, without an owner, and then the outcome. The next owner
+// begins there. If the outcome cannot be written, the next owner finds in the lease that the request is served.
+func (w *worker) resetLease(request feed.Record) feed.Reason {
+	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
+	defer cancel()
+	control, _ := notes.ReadControl(request.Properties) // the unit has read it before
+	at, _ := records.PositionOf(control.To)
+	caller := request.Properties[notes.CallerProperty]
+	if err := w.keeper.storeWith(ctx, func(l *feed.Record) { records.ResetTo(l, at, caller) }); err != nil {
+		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("reset: %w", err))
+		return feed.ReasonLost
+	}
+	w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request, notes.Outcome{Result: notes.Handled}))
+	return feed.ReasonReset
 }
 
 // removeCovered removes a redundant lease. If the lease has changed meanwhile, or cannot be removed now, removeCovered

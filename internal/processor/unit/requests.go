@@ -6,6 +6,7 @@ import (
 )
 
 // serveRequests passes the requests to the workers of their ranges, and withdraws requests whose records are gone.
+// obeyPauses obeys the pauses.
 func (u *Unit) serveRequests() {
 	held, _ := u.in.Claims.All()
 	asked := map[string]bool{}
@@ -15,6 +16,10 @@ func (u *Unit) serveRequests() {
 		}
 		// the caller has died, and the store does not remove the record
 		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) {
+			continue
+		}
+		if notes.IsControl(q.Properties) {
+			u.reset(held, q)
 			continue
 		}
 		asked[q.Token] = true

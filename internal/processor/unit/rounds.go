@@ -119,6 +119,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	done := feed.Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.in.Claims.Number(), Listed: listed}
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
+	b.obeyPauses(ctx, s.leases)
 	done.Given = b.giveAway(s)
 	done.Unowned = s.plan.Unowned
 	if done.Unowned > 0 {

@@ -52,12 +52,12 @@ func (b *balancer) situation() situation {
 			}
 		}
 	}
-	leases := make([]balance.Lease, len(good))
+	leases, pauses := make([]balance.Lease, len(good)), b.in.View.Pauses()
 	for i, lease := range good {
 		fenced := lease.Fence.After(b.planned)
 		leases[i] = balance.Lease{
 			Token: lease.Token, Owner: records.OwnerOf(lease), Splitting: lease.State == feed.StateSplitting,
-			Fenced: fenced, Overdue: b.isOverdue(lease),
+			Fenced: fenced, Overdue: b.isOverdue(lease), Paused: records.IsPaused(lease, pauses),
 			Free: lease.Free() && !fenced || !lease.Free() &&
 				records.IsExpired(lease, b.planned, b.in.Options.Expiration),
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,8 +15,16 @@ import (
 )
 
 // handedOver lists the leases of this process without a worker: other instances have given them, or the answer of our
-// own write was lost.
+// own write was lost. A paused lease is not among them: see releasePaused.
 func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
+	pauses := b.in.View.Pauses()
+	return slices.DeleteFunc(b.ownedWithoutWork(leases), func(lease feed.Record) bool {
+		return records.IsPaused(lease, pauses)
+	})
+}
+
+// ownedWithoutWork lists the leases of this process without a worker.
+func (b *balancer) ownedWithoutWork(leases []feed.Record) (mine []feed.Record) {
 	for _, lease := range leases {
 		if _, begun := b.in.Claims.Held(lease.Range); !begun && records.OwnerOf(lease) == b.in.Me &&
 			!records.IsExpired(lease, b.planned, b.in.Options.Expiration) {
@@ -29,7 +38,7 @@ func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 // for their expiry.
 func (b *balancer) declineGifts(ctx context.Context) {
 	err := b.in.View.List(ctx, time.Now())
-	for _, lease := range b.handedOver(b.situation().leases) {
+	for _, lease := range b.ownedWithoutWork(b.situation().leases) {
 		lease.Owner, lease.Epoch, lease.Timestamp = "", "", instance.Timestamp()
 		if _, updated := b.in.Store.Update(ctx, lease); !errors.Is(updated, feed.ErrConflict) {
 			err = errors.Join(err, updated)

@@ -1,4 +1,6 @@
-package deadletters
+// Package inquiry makes requests to the processors of a unit, and waits for the outcomes. A request is a record in the
+// lease store; package notes describes how it is written, served and answered.
+package inquiry
 
 import (
 	"cmp"
@@ -13,11 +15,30 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// ErrNotServed means that no instance has served a request.
+var ErrNotServed = errors.New("not served")
+
+// Request is what a caller asks.
+type Request interface {
+	// Token returns the token of the record: the same for equal requests, so that they are served once.
+	Token() string
+	// Anew returns the properties of the record, added to its other properties, without those of an earlier outcome.
+	Anew(others map[string]string) map[string]string
+}
+
+// Ask makes a request and waits for the outcome. If ctx ends before, Ask withdraws the request and returns an error that
+// is [ErrNotServed] and the cause of ctx. who completes the sentence "is one running", for the case that no instance has
+// answered.
+func Ask(ctx context.Context, leases feed.LeaseStore, q Request, who string) (notes.Outcome, error) {
+	return newInquiry(leases, q, who).await(ctx)
+}
+
 // inquiry is a request from the caller's point of view, until the answer. If another caller has already requested the
 // same, the inquiry follows the record of the other caller, and leaves the deletion of the record to the other caller.
 type inquiry struct {
 	leases  feed.LeaseStore
-	request notes.Request
+	request Request
+	who     string
 	name    string // in the records of this caller
 
 	begun    time.Time
@@ -30,8 +51,8 @@ type inquiry struct {
 	trouble  error       // why the last list failed
 }
 
-func newInquiry(leases feed.LeaseStore, q notes.Request) *inquiry {
-	return &inquiry{leases: leases, request: q, name: rand.Text(), begun: time.Now()}
+func newInquiry(leases feed.LeaseStore, q Request, who string) *inquiry {
+	return &inquiry{leases: leases, request: q, who: who, name: rand.Text(), begun: time.Now()}
 }
 
 // The waits until the records are listed again.
@@ -45,7 +66,7 @@ const (
 const maxLag = 5 * time.Second
 
 // await makes the request, and waits for the outcome.
-func (a *inquiry) await(ctx context.Context) (o Outcome, err error) {
+func (a *inquiry) await(ctx context.Context) (o notes.Outcome, err error) {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		if a.followed == "" {
 			err = a.post(ctx)
@@ -149,7 +170,7 @@ func (a *inquiry) isUnread(r feed.Record) bool {
 }
 
 // lookForOutcome looks for the outcome.
-func (a *inquiry) lookForOutcome(ctx context.Context) (o Outcome, served bool, err error) {
+func (a *inquiry) lookForOutcome(ctx context.Context) (o notes.Outcome, served bool, err error) {
 	if a.followed == "" {
 		return o, false, nil
 	}
@@ -176,15 +197,15 @@ func (a *inquiry) lookForOutcome(ctx context.Context) (o Outcome, served bool, e
 
 // takeOutcome reads the outcome in a served record, and deletes the record if this caller is its author. Without the
 // right to delete, the record stays retired until the store removes it.
-func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (Outcome, bool) {
+func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (notes.Outcome, bool) {
 	o, ok := notes.ReadOutcome(r.Properties)
 	if !ok || r.State == feed.StateLive {
-		return Outcome{}, false
+		return notes.Outcome{}, false
 	}
 	if nameOf(r) == a.name {
 		_ = a.leases.Delete(ctx, r)
 	}
-	return Outcome{Result: Result(o.Result), Cause: o.Cause, Handled: o.Count, Held: o.Left}, true
+	return o, true
 }
 
 // withdrawTime bounds how long a caller withdraws a request after the end of the context.
@@ -192,7 +213,7 @@ const withdrawTime = 5 * time.Second
 
 // giveUp withdraws the request, because ctx has ended or the request could not be written. If the request was served at
 // that moment, giveUp returns the outcome.
-func (a *inquiry) giveUp(ctx context.Context, cause error) (Outcome, error) {
+func (a *inquiry) giveUp(ctx context.Context, cause error) (notes.Outcome, error) {
 	within := time.Since(a.begun)
 	if deadline, ok := ctx.Deadline(); ok { // a busy machine notices the end of the deadline late
 		within = min(within, deadline.Sub(a.begun))
@@ -211,8 +232,8 @@ func (a *inquiry) giveUp(ctx context.Context, cause error) (Outcome, error) {
 
 // withdraw withdraws the request if this caller is the author, unless the request is served. fate says in words whether
 // the request was withdrawn.
-func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate string) {
-	for range maxConflicts {
+func (a *inquiry) withdraw(ctx context.Context) (o notes.Outcome, served bool, fate string) {
+	for range MaxConflicts {
 		r, there, err := a.find(ctx)
 		if !there && !a.seen {
 			r = a.record // the list lags, or there is no record
@@ -231,7 +252,7 @@ func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate st
 			return o, false, "somebody else has asked for the same, and their request stays asked"
 		}
 		a.record, a.seen = r, true
-		switch err = withdraw(ctx, a.leases, r); {
+		switch err = Withdraw(ctx, a.leases, r); {
 		case err == nil:
 			return o, false, "the request was withdrawn"
 		case !errors.Is(err, feed.ErrConflict) && !errors.Is(err, feed.ErrNotFound):
@@ -271,7 +292,7 @@ func (a *inquiry) reason() string {
 	case a.trouble != nil:
 		return fmt.Sprintf("the leases could not be read: %v", a.trouble)
 	}
-	return "no instance has answered: is one running that has the dead letters?"
+	return "no instance has answered: is one running" + a.who + "?"
 }
 
 // unserved is an [ErrNotServed] that also wraps the cause of a context.
@@ -282,3 +303,19 @@ type unserved struct {
 
 func (e *unserved) Error() string   { return e.text }
 func (e *unserved) Unwrap() []error { return []error{ErrNotServed, e.cause} }
+
+// Withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows
+// writes and not deletes, so the record stays, retired, long enough for the instance to read the withdrawal.
+func Withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
+	if !notes.HasBegun(r.Properties) {
+		if err := leases.Delete(ctx, r); !errors.Is(err, feed.ErrForbidden) {
+			return err
+		}
+	}
+	r.State, r.TTL = feed.StateRetired, notes.OutcomeTTL
+	_, err := leases.Update(ctx, r)
+	return err
+}
+
+// MaxConflicts bounds how often a request is read again because the owner has written the request meanwhile.
+const MaxConflicts = 10

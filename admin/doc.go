@@ -1,0 +1,31 @@
+// Package admin steers the processors of a deployment unit through its lease store: pause and resume, reset and restore
+// of positions, snapshots. Nothing has to be started for that, and no instance has to be stopped: the instances obey,
+// and while none runs, the calls change the leases themselves.
+//
+//	unit := admin.Open(orders, leases, admin.Options{By: "ada", Reason: "INC-4711: the mail server is down"})
+//	if _, err := unit.Pause(ctx, admin.All()); err != nil {
+//		return err
+//	}
+//	…
+//	_, err := unit.Resume(ctx, admin.All())
+//
+// # Pause
+//
+// While a range is paused, no instance delivers its changes. When [Unit.Pause] returns, each lease of the range has no
+// owner, and no handler has a batch of it. The instances give such leases up in good order: a batch in the handler may
+// go on for Options.Drain, and its position is stored. A paused lease costs no requests. Leases that are made while a
+// range is paused, by a split for instance, are paused too.
+//
+// # Reset
+//
+// [Unit.Reset] gives leases another position. The owner of a lease ends its batch, and gives the lease up with the new
+// position; the next owner begins there. An earlier owner cannot overwrite the position, because every write of a lease
+// is conditional on the ETag of the write before. What a lease knows of single changes and keys is forgotten: held keys
+// are not held any more, keys that are set aside are not read again, and failed attempts do not count. Dead letters
+// stay.
+//
+// # Other kinds of processors
+//
+// Processors for .NET and Java do not know these requests. If one of them owns a lease, the calls return an error before
+// they change anything. A paused lease looks free to them: do not start one while a unit is paused.
+package admin

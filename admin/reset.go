@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/inquiry"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// Reset makes the leases of a selection continue at a start: the beginning, now, or a time. A lease that is paused stays
+// paused, with the new position. Reset returns when each lease has its position. If ctx ends before, the error is
+// [ErrNotServed], and the steps say which leases have theirs.
+//
+// All positions are read before the first write, so a start that the feed does not offer changes nothing: the error is
+// then a [feed.ErrBadRequest] or [feed.ErrTooOld]. Other errors are those of [Unit.Pause].
+func (u *Unit) Reset(ctx context.Context, s Selection, to feed.Start) ([]Step, error) {
+	if to.IsZero() {
+		return nil, fmt.Errorf("%w: the start is not set: want feed.FromBeginning, feed.FromNow or feed.FromTime",
+			feed.ErrBadRequest)
+	}
+	return u.resetEach(ctx, s, func(ctx context.Context, lease feed.Record) (feed.Position, error) {
+		return u.resolve(ctx, lease, feed.Position{Start: to.AsAgo(0)})
+	})
+}
+
+// ResetTo makes the single lease of a selection continue at a position, such as one of [feed.Lease] or of a page.
+// ResetTo is otherwise like [Unit.Reset].
+func (u *Unit) ResetTo(ctx context.Context, s Selection, to feed.Position) ([]Step, error) {
+	v, err := u.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if chosen, err := u.choose(v, s); err != nil {
+		return nil, err
+	} else if len(chosen) > 1 {
+		return nil, fmt.Errorf("%w: range %s has %d leases, and a position is that of one: want the range of a lease, "+
+			"such as %s", feed.ErrBadRequest, s.of, len(chosen), chosen[0].Range)
+	}
+	return u.resetEach(ctx, s, func(ctx context.Context, lease feed.Record) (feed.Position, error) {
+		return u.resolve(ctx, lease, to)
+	})
+}
+
+// resolve checks a position with the source, and returns the token of a start if the source has one.
+func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position) (feed.Position, error) {
+	at := to
+	if to.Token == "" && to.Start.IsNow() {
+		at.Start = feed.Start{} // the source begins at its end
+	}
+	page, err := u.source.Read(ctx, lease.Range, at, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
+	if err != nil {
+		return to, fmt.Errorf("lease %s: read position %s: %w", lease.Token, to, err)
+	}
+	if to.Token != "" {
+		return to, nil
+	}
+	return instance.StartOfPage(u.source, page, at), nil
+}
+
+// resetEach resets the leases of a selection to positions that are found first.
+func (u *Unit) resetEach(ctx context.Context, s Selection,
+	find func(context.Context, feed.Record) (feed.Position, error),
+) ([]Step, error) {
+	v, err := u.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := u.choose(v, s)
+	if err != nil {
+		return nil, err
+	}
+	steps := stepsOf(ActionReset, chosen)
+	for i, lease := range chosen {
+		if lease.State != feed.StateLive {
+			return nil, fmt.Errorf("%w: lease %s is being split: try again in a moment", feed.ErrConflict, lease.Token)
+		}
+		if steps[i].To, err = find(ctx, lease); err != nil {
+			return nil, err
+		}
+	}
+	if u.options.DryRun {
+		return steps, nil
+	}
+	for i := range steps {
+		if err := u.resetLease(ctx, steps[i]); err != nil {
+			return steps, fmt.Errorf("reset lease %s: %w", steps[i].Lease.Token, err)
+		}
+		steps[i].Done = true
+	}
+	return steps, nil
+}
+
+// resetLease gives a lease its position: by its owner, or here if nobody works on the lease.
+func (u *Unit) resetLease(ctx context.Context, step Step) error {
+	return until(ctx, func() (bool, string, error) {
+		v, err := u.list(ctx)
+		if err != nil {
+			return false, "", err
+		}
+		lease, there := v.Get(step.Lease.ID)
+		switch {
+		case !there || lease.State != feed.StateLive:
+			return false, "", fmt.Errorf("%w: the lease was split or deleted meanwhile: try again", feed.ErrConflict)
+		case isAtWork(lease, v.Now()):
+			return u.askForReset(ctx, step)
+		}
+		changed, err := u.change(ctx, lease, func(l *feed.Record) { records.ResetTo(l, step.To, "") })
+		return changed, "it was written meanwhile", err
+	})
+}
+
+// askForReset asks the owner of a lease. If the owner dies, the request goes to the next one.
+func (u *Unit) askForReset(ctx context.Context, step Step) (done bool, left string, err error) {
+	c := u.control(notes.Reset, step.Lease.Range)
+	c.To = records.TargetOf(step.To)
+	o, err := inquiry.Ask(ctx, u.leases, c, "")
+	switch {
+	case errors.Is(err, inquiry.ErrNotServed) && ctx.Err() != nil:
+		return false, "", err
+	case err != nil:
+		return false, "", err
+	case o.Result != notes.Handled:
+		return false, "", errors.New(o.Cause)
+	}
+	return true, "", nil
+}

@@ -1,0 +1,178 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/inquiry"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// ErrNotServed means that the instances of the unit have not obeyed before the end of the context. The text says which
+// lease is left, and why, as far as that is known.
+var ErrNotServed = inquiry.ErrNotServed
+
+// Options describe who steers a unit, and how.
+type Options struct {
+	By     string // who: a person or a program; in the records of the requests
+	Reason string // why: in the records of the requests
+	DryRun bool   // change nothing, and return what would be done
+}
+
+// Unit is a deployment unit: the leases of one processor name for one monitored container.
+type Unit struct {
+	source  feed.Source
+	leases  feed.LeaseStore
+	options Options
+}
+
+// Open returns the unit of a lease store and its monitored container. Open reads nothing.
+func Open(source feed.Source, leases feed.LeaseStore, o Options) *Unit {
+	return &Unit{source: source, leases: leases, options: o}
+}
+
+// Selection says which leases are meant: all, or those of a range.
+type Selection struct{ of feed.Range }
+
+// All selects all leases of the unit, and those that are made later.
+func All() Selection { return Selection{feed.FullRange()} }
+
+// Of selects the leases of a range. The range must begin and end where leases do: a lease is never cut.
+func Of(r feed.Range) Selection { return Selection{r} }
+
+// Action is what is done to a lease.
+type Action string
+
+// The actions.
+const (
+	ActionPause  Action = "pause"
+	ActionResume Action = "resume"
+	ActionReset  Action = "reset"
+)
+
+// Step is what was done to a lease or, after a dry run, what would be done.
+type Step struct {
+	Action Action
+	Lease  feed.Lease    // as it was before
+	To     feed.Position // of a reset: the new position
+	Done   bool          // false after a dry run, and for leases that an error has left
+}
+
+// list reads the records of the unit.
+func (u *Unit) list(ctx context.Context) (*records.View, error) {
+	v := records.NewView(u.leases, u.source)
+	if err := v.List(ctx, time.Now()); err != nil {
+		return nil, fmt.Errorf("read leases: %w", err)
+	}
+	return v, nil
+}
+
+// choose returns the leases of a selection, by their ranges. The error names what cannot be steered.
+func (u *Unit) choose(v *records.View, s Selection) (chosen []feed.Record, err error) {
+	leases, bad := v.Leases()
+	if len(leases) == 0 {
+		return nil, fmt.Errorf("%w: the unit has no leases", feed.ErrNotFound)
+	}
+	for _, lease := range slices.Concat(leases, bad) {
+		switch {
+		case !s.of.Overlaps(lease.Range):
+		case lease.Err != nil:
+			return nil, fmt.Errorf("lease %s: %w", lease.ID, lease.Err)
+		case !s.of.Contains(lease.Range):
+			return nil, fmt.Errorf("%w: range %s cuts lease %s: want a range that ends where leases do, such as %[3]s",
+				feed.ErrBadRequest, s.of, lease.Range)
+		case records.IsForeign(lease) && !isExpired(lease, v.Now()):
+			return nil, fmt.Errorf("%w: lease %s belongs to %q, another kind of processor: stop that one first",
+				feed.ErrForeignOwner, lease.Token, lease.Owner)
+		default:
+			chosen = append(chosen, lease)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("%w: the unit has no lease in range %s", feed.ErrNotFound, s.of)
+	}
+	slices.SortFunc(chosen, func(a, b feed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+	return chosen, nil
+}
+
+// defaultExpiration is that of the processor's options, for leases that do not say.
+const defaultExpiration = time.Minute
+
+// isExpired reports whether the owner of a lease has been silent for too long.
+func isExpired(lease feed.Record, now time.Time) bool {
+	return records.IsExpired(lease, now, cmp.Or(lease.Expiration, defaultExpiration))
+}
+
+// isAtWork reports whether a lease has an owner who may work on it.
+func isAtWork(lease feed.Record, now time.Time) bool { return !lease.Free() && !isExpired(lease, now) }
+
+// stamp sets the fields of a record that each writer sets.
+func stamp(r *feed.Record) { r.Timestamp = time.Now().UTC().Truncate(timestampGrain) }
+
+// timestampGrain is the precision of a time in lease documents.
+const timestampGrain = 100 * time.Nanosecond
+
+// change writes a lease that nobody works on, and reports whether that has succeeded. An instance may have taken or
+// written the lease meanwhile.
+func (u *Unit) change(ctx context.Context, lease feed.Record, edit func(*feed.Record)) (changed bool, err error) {
+	lease.Owner, lease.Epoch = "", ""
+	edit(&lease)
+	stamp(&lease)
+	_, err = u.leases.Update(ctx, lease)
+	if errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write lease %s: %w", lease.Token, err)
+	}
+	return true, nil
+}
+
+// control returns a request about a range.
+func (u *Unit) control(action string, of feed.Range) notes.Control {
+	return notes.Control{Action: action, Min: of.Min, Max: of.Max, By: u.options.By, Why: u.options.Reason}
+}
+
+// The waits until the leases are listed again.
+const (
+	firstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+)
+
+// until calls f again and again until it is done, fails, or ctx ends. left says what is not done yet.
+func until(ctx context.Context, f func() (done bool, left string, err error)) error {
+	left := "nothing was read"
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		done, still, err := f()
+		switch {
+		case ctx.Err() != nil && !done:
+			return &unserved{left, context.Cause(ctx)}
+		case done || err != nil:
+			return err
+		}
+		left = still
+		if pause.For(ctx, wait) != nil {
+			return &unserved{left, context.Cause(ctx)}
+		}
+	}
+}
+
+// unserved is an [ErrNotServed] that also wraps the cause of a context.
+type unserved struct {
+	left  string
+	cause error
+}
+
+// Error implements error.
+func (e *unserved) Error() string { return fmt.Sprintf("%v: %s (%v)", ErrNotServed, e.left, e.cause) }
+
+// Unwrap returns [ErrNotServed] and the cause.
+func (e *unserved) Unwrap() []error { return []error{ErrNotServed, e.cause} }

@@ -1,0 +1,126 @@
+package notes
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Requests about whole ranges
+//
+// A pause is a request that stays: while its record is live, nothing of its range is delivered. An owner gives up each
+// lease that overlaps the range, and marks the lease with PausedProperty. Nobody takes a lease with the mark, because a
+// taker may not have read the request, but its write is conditional on the ETag of the record with the mark. To resume,
+// the caller makes the request retired, and then removes the marks.
+//
+// A reset is served once, like a request about a key. The owner gives the lease up with the new position. ResetProperty
+// names the caller then, so that the next owner does not carry the reset out again if the outcome was not written.
+
+// The actions of a request about a range.
+const (
+	Pause = "pause" // deliver nothing of the range
+	Reset = "reset" // continue a lease at another position
+)
+
+// The properties of a lease that was paused or reset.
+const (
+	PausedProperty = "changefeed.paused" // since when, in the form of [Outage]
+	ResetProperty  = "changefeed.reset"  // the caller of the last reset
+)
+
+// The properties of a request about a range.
+const (
+	rangeProperty = "changefeed.range"
+	toProperty    = "changefeed.to"
+	byProperty    = "changefeed.by"
+	whyProperty   = "changefeed.why"
+)
+
+// Control is a request about the leases of a range.
+type Control struct {
+	Action   string // [Pause] or [Reset]
+	Min, Max string // effective partition keys; of a reset those of a single lease
+	To       Target // of a reset
+	By       string // who asks
+	Why      string // why
+}
+
+// Target is a position in a request.
+type Target struct {
+	Token string `json:"token,omitempty"`
+	Start string `json:"start,omitempty"` // in the text of a start; used if there is no token
+}
+
+// IsControl reports whether a request is about a range.
+func IsControl(properties map[string]string) bool {
+	action := properties[actionProperty]
+	return action == Pause || action == Reset
+}
+
+// Token returns the token of the record: the same for requests about one range, so that they exclude each other.
+func (c Control) Token() string { return c.Action + "." + c.Min + "-" + c.Max }
+
+// Properties returns the properties of the record, added to its other properties.
+func (c Control) Properties(others map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, others)
+	all[actionProperty], all[rangeProperty] = c.Action, plainID(c.Min+"-"+c.Max)
+	for name, text := range map[string]string{byProperty: c.By, whyProperty: c.Why} {
+		all = Set(all, name, plainText(text))
+	}
+	if c.To != (Target{}) {
+		all[toProperty] = text(c.To)
+	}
+	return all
+}
+
+// ReadControl reads the properties of a record.
+func ReadControl(properties map[string]string) (c Control, err error) {
+	c = Control{
+		Action: properties[actionProperty], By: textOf(properties[byProperty]), Why: textOf(properties[whyProperty]),
+	}
+	keys := idOf(properties[rangeProperty])
+	var ok bool
+	if c.Min, c.Max, ok = strings.Cut(keys, "-"); !ok || c.Max == "" {
+		return c, fmt.Errorf("range of the request is %q: want min-max", keys)
+	}
+	if to := properties[toProperty]; to != "" {
+		if err := json.Unmarshal([]byte(to), &c.To); err != nil {
+			return c, fmt.Errorf("position of the request is %q: %w", to, err)
+		}
+	}
+	return c, nil
+}
+
+// plainText returns a free text in the stored form: after a word, so that no program takes the text for a time or a
+// number.
+func plainText(free string) string {
+	if free == "" {
+		return ""
+	}
+	return textPrefix + clip(free)
+}
+
+// textPrefix precedes a free text.
+const textPrefix = "text "
+
+// textOf returns the argument of plainText from the result.
+func textOf(stored string) string { return strings.TrimPrefix(stored, textPrefix) }
+
+// Paused returns the text of [PausedProperty] for a lease that is paused since a time.
+func Paused(since time.Time) string { return "since " + strconv.FormatInt(since.Unix(), 10) }
+
+// PausedSince reads the text of [PausedProperty].
+func PausedSince(text string) time.Time { return ReadOutage(text) }
+
+// Anew returns the properties of a record that repeats a request: without those of an earlier outcome.
+func (c Control) Anew(others map[string]string) map[string]string {
+	all := c.Properties(others)
+	for _, name := range []string{OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty} {
+		delete(all, name)
+	}
+	return all
+}

@@ -1,0 +1,80 @@
+package records
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// What operators ask of whole leases
+
+// IsMarkedPaused reports whether a lease has the mark of a pause: nobody may take it.
+func IsMarkedPaused(l feed.Record) bool { return l.Properties[notes.PausedProperty] != "" }
+
+// MarkPaused marks a lease as paused.
+func MarkPaused(l *feed.Record, since time.Time) {
+	SetProperty(l, notes.PausedProperty, notes.Paused(since))
+}
+
+// Pauses returns the ranges that operators have paused.
+func (v *View) Pauses() (ranges []feed.Range) {
+	for _, q := range v.Kind(feed.KindRequest) {
+		if c, err := notes.ReadControl(q.Properties); err == nil && c.Action == notes.Pause &&
+			q.State == feed.StateLive {
+			ranges = append(ranges, feed.Range{Min: c.Min, Max: c.Max})
+		}
+	}
+	return ranges
+}
+
+// IsPaused reports whether nothing of a lease may be delivered. A splitting lease delivers nothing in any case, and
+// its owner goes on until the leases of the parts exist.
+func IsPaused(l feed.Record, pauses []feed.Range) bool {
+	if l.State != feed.StateLive {
+		return false
+	}
+	if IsMarkedPaused(l) {
+		return true
+	}
+	for _, r := range pauses {
+		if r.Overlaps(l.Range) {
+			return true
+		}
+	}
+	return false
+}
+
+// ResetTo makes a lease without an owner that continues at a position, as if it had never been read from there. caller
+// names the request.
+func ResetTo(l *feed.Record, at feed.Position, caller string) {
+	l.Position, l.Attempts, l.Owner, l.Epoch = at, 0, "", ""
+	for _, note := range []string{notes.DoneProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty} {
+		SetProperty(l, note, "")
+	}
+	SetProperty(l, notes.ResetProperty, caller)
+}
+
+// PositionOf returns the position of a request.
+func PositionOf(to notes.Target) (at feed.Position, err error) {
+	at.Token = to.Token
+	if to.Start != "" {
+		if at.Start, err = feed.ParseStart(notes.TimeOf(to.Start)); err != nil {
+			return at, fmt.Errorf("start of the request is %q: %w", to.Start, err)
+		}
+	}
+	if at == (feed.Position{}) {
+		return at, fmt.Errorf("the request has no position")
+	}
+	return at, nil
+}
+
+// TargetOf returns a position in the form of a request.
+func TargetOf(at feed.Position) notes.Target {
+	to := notes.Target{Token: at.Token}
+	if !at.Start.IsZero() {
+		to.Start = notes.PlainTime(at.Start.String())
+	}
+	return to
+}
