@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/internal/changeline"
@@ -27,9 +28,10 @@ A container's ADDRESS is one of
   docstore:DIR#container                in the store in a directory; DIR#database/container for one in another database than "default"
   cosmos:DATABASE/container             in the account of --endpoint
   https://HOST:PORT/DATABASE/container  in an account, or on changefeed serve
+  DATABASE/container or container       in the account or store of a context: see changefeed help context
 
 An account needs a key. Without one the Microsoft Entra ID identity of this machine is
-used, and on a loopback address the emulator's well-known key.`
+used, and on a loopback address the emulator's well-known key. -v says which is used.`
 
 // placeFlags name the container of a command: by an address or, for a store in a directory, by two flags.
 type placeFlags struct {
@@ -59,9 +61,13 @@ func (p *placeFlags) containerAddress(cmd *cobra.Command, args []string) (a plac
 	case len(args) == 1 && (p.db != "" || cmd.Flags().Changed("container")):
 		err = fmt.Errorf("ADDRESS is %q, and there is --db or --container: want one of the two", args[0])
 	case len(args) == 1:
-		a, err = place.Parse("ADDRESS", args[0])
-	case p.db == "" || p.container == "":
+		a, err = p.account.Parse("ADDRESS", args[0])
+	case p.container == "":
 		err = errNoAddress
+	case p.db == "":
+		if a, ok, err = p.account.ParseInContext("--container", p.container); err == nil && !ok {
+			err = errNoAddress
+		}
 	default:
 		a.Dir = p.db
 		if a.Database, a.Container, ok = place.ParseName(p.container); !ok {
@@ -110,6 +116,47 @@ func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags.StringVar(&f.Connection, "connection-string", "",
 		"endpoint and key in one `text` (default $"+place.ConnectionVariable+")")
 	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate of a server that made its own")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return chooseContext(cmd, f) }
+}
+
+// The names of the flags that every command has.
+const (
+	contextFlag = "context"
+	verboseFlag = "verbose"
+)
+
+// globalFlags adds the flags that every command has.
+func globalFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
+	flags.CountP(verboseFlag, "v",
+		"say more on standard error: which account and key are used; run and relay also log their leases, and with "+
+			"-vv their batches")
+	flags.String(contextFlag, "",
+		"use the account or store of the context `NAME` (default $"+contexts.ContextVariable+", or the current one)")
+	_ = root.RegisterFlagCompletionFunc(contextFlag, completeContexts) // fails only for an unknown flag
+}
+
+// chooseContext sets the context of a command, and refuses the name of no context, even if the command then needs none.
+func chooseContext(cmd *cobra.Command, f *place.Settings) error {
+	f.Choice = choiceOf(cmd)
+	if n, _ := cmd.Flags().GetCount(verboseFlag); n > 0 { // fails only for an unknown flag
+		f.Say = noticesOf(cmd)
+	}
+	if !f.Choice.Explicit() {
+		return nil
+	}
+	_, _, err := f.Choice.Find()
+	if missing, ok := errors.AsType[usage.Missing](err); ok {
+		return missing
+	}
+	return nil // the command says what is wrong with the file if it needs the context
+}
+
+// choiceOf returns the choice of --context and the environment.
+func choiceOf(cmd *cobra.Command) contexts.Choice {
+	name, _ := cmd.Flags().GetString(contextFlag) // fails only for an unknown flag
+	return contexts.Choose(name, cmd.Flags().Changed(contextFlag))
 }
 
 // addPatience adds the flag --patience, for long-running commands that should survive a restart of the server. Other

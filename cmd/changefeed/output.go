@@ -83,6 +83,17 @@ func outputRows(cmd *cobra.Command, kinds ...report.Kind) *report.Report {
 	return r
 }
 
+// noticesOf returns the function that writes notices of a command: those of its report, or lines if it has none.
+func noticesOf(cmd *cobra.Command) func(format string, args ...any) {
+	if flag := cmd.Flags().Lookup(outputFlag); flag != nil {
+		if f, ok := flag.Value.(*formFlag); ok {
+			return f.report.Notice
+		}
+	}
+	quiet, _ := cmd.Flags().GetBool("quiet")
+	return (&report.Report{Command: cmd.CommandPath(), Err: cmd.ErrOrStderr(), Quiet: quiet}).Notice
+}
+
 // prepareReport completes the report of a command whose flags were read; nil if the command has none.
 func prepareReport(cmd *cobra.Command) error {
 	flag := cmd.Flags().Lookup(outputFlag)

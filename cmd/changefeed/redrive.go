@@ -61,7 +61,7 @@ func (o *requestOptions) withLetters(cmd *cobra.Command, args []string, check fu
 	if err != nil {
 		return err
 	}
-	leases, err := letters.LeasesOf(at, o.leases)
+	leases, err := letters.LeasesOf(o.account, at, o.leases)
 	if err != nil {
 		return err
 	}

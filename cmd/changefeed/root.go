@@ -34,6 +34,7 @@ func commands() []*cobra.Command {
 		mergeCommand(),
 		demoCommand(),
 		benchCommand(),
+		contextCommand(),
 		versionCommand(),
 		echoCommand(),
 	}
@@ -60,7 +61,7 @@ Azure Cosmos DB is to any number of processes.`,
 		Args:          func(root *cobra.Command, args []string) error { return unknown(root, args) },
 		RunE:          func(root *cobra.Command, _ []string) error { return root.Help() },
 	}
-	root.PersistentFlags().BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
+	globalFlags(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.SetHelpCommand(helpCommand(root))
@@ -70,7 +71,7 @@ Azure Cosmos DB is to any number of processes.`,
 		prepare(c, began)
 		root.AddCommand(c)
 	}
-	root.AddCommand(exitCodesTopic())
+	root.AddCommand(exitCodesTopic(), environmentTopic())
 	return root
 }
 

@@ -21,7 +21,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
@@ -33,7 +35,32 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"changefeed": main, "record": recordBatch})
+	testscript.Main(strangers{m}, map[string]func(){"changefeed": main, "record": recordBatch})
+}
+
+// strangers runs tests that see neither the contexts nor the accounts of the user who runs them. The commands of
+// scripts have an environment of their own.
+type strangers struct{ tests testscript.TestingM }
+
+// Run implements [testscript.TestingM].
+func (s strangers) Run() int {
+	dir, err := os.MkdirTemp("", "changefeed")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	for _, name := range []string{
+		contexts.ContextVariable, place.EndpointVariable, place.KeyVariable, place.ConnectionVariable,
+		place.ServerKeyVariable,
+	} {
+		if err := os.Unsetenv(name); err != nil {
+			panic(err)
+		}
+	}
+	if err := os.Setenv(contexts.FileVariable, filepath.Join(dir, "config.json")); err != nil {
+		panic(err)
+	}
+	return s.tests.Run()
 }
 
 // TestScripts runs the sessions in testdata. Beside the binary they have:
@@ -54,6 +81,10 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv(contexts.FileVariable, filepath.Join(e.WorkDir, "config.json"))
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"generate": func(ts *testscript.TestScript, _ bool, args []string) {
 				n, err := strconv.Atoi(args[1])

@@ -19,9 +19,8 @@ import (
 // unitOptions are the flags of a command that runs an instance of a unit.
 type unitOptions struct {
 	instance.Settings
-	from    arg.Start
-	verbose int
-	report  *report.Report
+	from   arg.Start
+	report *report.Report
 }
 
 // register adds the flags. Their defaults are those of the processor's options, written here so that the help shows
@@ -61,7 +60,6 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 		"park later changes of the partition key of a parked change too, so that their order is kept")
 	f.BoolVar(&o.Once, "once", false, "end when all changes are handled, instead of waiting for more")
 	o.report = addOutput(cmd, report.Text, report.JSON)
-	f.CountVarP(&o.verbose, "verbose", "v", "log acquired and released leases on standard error; -vv also batches")
 	accountFlags(cmd, &o.Account)
 	_ = cmd.MarkFlagRequired("source") // fails only for an unknown flag
 	_ = cmd.MarkFlagRequired("name")
@@ -81,10 +79,10 @@ func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error
 // logHandler logs to standard error, because standard output is for results, or for the program.
 func (o *unitOptions) logHandler(cmd *cobra.Command) slog.Handler {
 	level := slog.LevelWarn
-	switch {
-	case o.verbose > 1:
+	switch n, _ := cmd.Flags().GetCount(verboseFlag); { // fails only for an unknown flag
+	case n > 1:
 		level = slog.LevelDebug
-	case o.verbose == 1:
+	case n == 1:
 		level = slog.LevelInfo
 	}
 	options := &slog.HandlerOptions{Level: level}

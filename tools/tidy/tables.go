@@ -175,7 +175,10 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/place": {
 		"cosmos", "cosmosrest", "docstore", "feed", "internal/pause",
-		"internal/cosmosdb/rest", "cmd/changefeed/internal/usage", thirdParty,
+		"internal/cosmosdb/rest", "cmd/changefeed/internal/contexts", "cmd/changefeed/internal/usage", thirdParty,
+	},
+	"cmd/changefeed/internal/contexts": {
+		"internal/filelock", "internal/pause", "cmd/changefeed/internal/usage",
 	},
 	"internal/proof/fleet": {".", "feed", "internal/pause"},
 	"cmd/changefeed/internal/demo": {

@@ -126,7 +126,7 @@ func flagError(err error) error {
 
 // parseAddresses parses the addresses of both containers.
 func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
-	if source, err = place.Parse("--source", s.Source); err != nil {
+	if source, err = s.Account.Parse("--source", s.Source); err != nil {
 		return source, leases, err
 	}
 	if s.Leases == "" {
@@ -135,7 +135,7 @@ func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
 		leases.Field = "--leases"
 		return source, leases, nil
 	}
-	leases, err = place.Parse("--leases", s.Leases)
+	leases, err = s.Account.Parse("--leases", s.Leases)
 	return source, leases, err
 }
 

@@ -63,7 +63,7 @@ func (q Query) openBoxes(ctx context.Context, o *place.Opener, at place.Address)
 	if err != nil {
 		return nil, "", err
 	}
-	if all, err = q.findBoxes(ctx, c); err != nil {
+	if all, err = q.findBoxes(ctx, o, c); err != nil {
 		return nil, "", err
 	}
 	from, err = q.describePlace(c, all.knownSources())
@@ -86,10 +86,10 @@ func (q Query) describePlace(c *place.Container, sources []string) (string, erro
 
 // findBoxes returns the boxes of the unit name. With --source, these are only the boxes of the unit that reads this
 // container. Letters of an older version have no source, so they are always included.
-func (q Query) findBoxes(ctx context.Context, c *place.Container) (boxes, error) {
+func (q Query) findBoxes(ctx context.Context, o *place.Opener, c *place.Container) (boxes, error) {
 	source := ""
 	if q.Source != "" {
-		at, err := place.Parse("--source", q.Source)
+		at, err := o.Parse("--source", q.Source)
 		if err != nil {
 			return nil, usage.Error{Err: err}
 		}

@@ -99,7 +99,7 @@ func (q Query) checkName(ctx context.Context, o *place.Opener, at place.Address)
 	leases := at.Beside(unit.DefaultContainer)
 	if q.Leases != "" {
 		var err error
-		if leases, err = place.Parse("--leases", q.Leases); err != nil {
+		if leases, err = o.Parse("--leases", q.Leases); err != nil {
 			return usage.Error{Err: err}
 		}
 	}

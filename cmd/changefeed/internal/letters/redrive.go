@@ -21,10 +21,10 @@ import (
 
 // LeasesOf returns the address of the lease container for letters: the flag --leases or, for letters in a container,
 // the default lease container.
-func LeasesOf(at Place, flag string) (leases place.Address, err error) {
+func LeasesOf(settings place.Settings, at Place, flag string) (leases place.Address, err error) {
 	switch {
 	case flag != "":
-		if leases, err = place.Parse("--leases", flag); err != nil {
+		if leases, err = settings.Parse("--leases", flag); err != nil {
 			return leases, usage.Error{Err: err}
 		}
 	case at.File != "":
@@ -298,7 +298,7 @@ func (r *Redrive) candidates(ctx context.Context, leases *place.Container) ([]*p
 	if r.Source == "" {
 		return r.Opener.Neighbours(ctx, leases)
 	}
-	at, err := place.Parse("--source", r.Source)
+	at, err := r.Opener.Parse("--source", r.Source)
 	if err != nil {
 		return nil, usage.Error{Err: err}
 	}

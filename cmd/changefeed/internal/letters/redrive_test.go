@@ -446,7 +446,7 @@ func TestTheLeasesOfLettersAreBesideThemOrNamed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := LeasesOf(at, tt.flag)
+		got, err := LeasesOf(place.Settings{}, at, tt.flag)
 		if tt.err == "" && (err != nil || got.String() != tt.want) ||
 			tt.err != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.err)) {
 			t.Errorf("%s, --leases %s: got %v, %v, want %s%s", tt.letters, tt.flag, got, err, tt.want, tt.err)

@@ -11,27 +11,36 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
-// Which account an address means, and which key belongs to the account. The settings come from flags and from the
-// environment, and may name different accounts; a key that was given together with an endpoint is sent to no other
-// endpoint. Without a key, the request uses an identity of Microsoft Entra ID, except on this machine, where only an
-// emulator is possible.
+// Which account an address means, and which key belongs to the account. Flags, the environment and contexts offer
+// endpoints and keys, and may offer those of different accounts; a key that was given together with an endpoint is sent
+// to no other endpoint. Without a key, the request uses an identity of Microsoft Entra ID, except on this machine,
+// where only an emulator is possible.
 
-// Settings name an account and a credential. The environment replaces empty fields.
+// Settings name an account and a credential. A context and the environment replace empty fields.
 type Settings struct {
 	Endpoint   string // URL
 	Key        string // without a key and a connection string, requests use an identity of Microsoft Entra ID
 	Connection string // endpoint and key in a single text
 	CA         string // file with the certificate of a server with a self-made certificate
+
+	Choice contexts.Choice                  // of the context
+	Say    func(format string, args ...any) // says which account and key are used; nil is silence
 }
 
 // The environment variables for empty [Settings].
@@ -39,56 +48,120 @@ const (
 	EndpointVariable   = "COSMOS_ENDPOINT"
 	KeyVariable        = "COSMOS_KEY"
 	ConnectionVariable = "COSMOS_CONNECTION_STRING"
+	ServerKeyVariable  = "CHANGEFEED_KEY" // the key of changefeed serve
 )
 
 // credentials are an endpoint and the key for the endpoint; without a key the identity is Entra ID's.
-type credentials struct{ Endpoint, key string }
+type credentials struct {
+	Endpoint, key string
+	from, keyFrom string // the flag, variable or context of each; from is empty if the address has the endpoint
+}
+
+// An offer is an endpoint and a key from one flag, variable or context, each of them only if it is given.
+type offer struct {
+	from     string
+	endpoint string // empty means any endpoint
+	key      contexts.KeySource
+	isKey    bool // the key alone is given, so the offer names no endpoint
+}
+
+// offers returns the offers in the order of their precedence: flags, a context that the user has named, the
+// environment, and the current context.
+func (f Settings) offers() ([]offer, error) {
+	connection, err := parseConnection("--connection-string", f.Connection)
+	if err != nil {
+		return nil, err
+	}
+	variable, err := parseConnection("$"+ConnectionVariable, os.Getenv(ConnectionVariable))
+	if err != nil && f.Connection == "" {
+		return nil, err
+	}
+	named, err := f.offerOfContext()
+	if err != nil {
+		return nil, err
+	}
+	var current offer
+	if !f.Choice.Explicit() {
+		named, current = offer{}, named
+	}
+	stated := os.Getenv(EndpointVariable)
+	return []offer{
+		{from: "--endpoint", endpoint: f.Endpoint},
+		{from: "--account-key", key: contexts.KeySource{Secret: f.Key}, isKey: true},
+		connection,
+		named,
+		variable,
+		{from: "$" + EndpointVariable, endpoint: stated},
+		{
+			from: "$" + KeyVariable, key: contexts.KeySource{Secret: os.Getenv(KeyVariable)}, isKey: true,
+			// A variable without an endpoint belongs to the account of the connection string, if there is one.
+			endpoint: cmp.Or(stated, connection.endpoint, variable.endpoint),
+		},
+		current,
+	}, nil
+}
+
+// parseConnection reads a connection string, which may be empty. The string is a secret, so errors do not contain it.
+func parseConnection(from, text string) (offer, error) {
+	endpoint, key, ok := rest.ParseConnection(text)
+	if text != "" && !ok {
+		return offer{}, usage.Error{Err: fmt.Errorf("%s has no AccountEndpoint or no AccountKey: want "+
+			"AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;", from)}
+	}
+	return offer{from: from, endpoint: endpoint, key: contexts.KeySource{Secret: key}}, nil
+}
 
 // findAccount returns the account of an address. A key belongs to the endpoint with which it was given, and is sent to
 // no other endpoint, because the other endpoint could then use the key.
-func (f Settings) findAccount(a Address) (credentials, error) {
-	connection, err := parseConnection(cmp.Or(f.Connection, os.Getenv(ConnectionVariable)))
+func (f Settings) findAccount(ctx context.Context, a Address) (credentials, error) {
+	offers, err := f.offers()
 	if err != nil {
 		return credentials{}, err
 	}
-	endpoint, key := cmp.Or(f.Endpoint, connection.Endpoint), connection.key
-	// A flag may name another account than the connection string; then the key of the connection string is not for that
-	// account.
-	if !sameHost(endpoint, connection.Endpoint) {
-		key = ""
-	}
-	if endpoint == "" || f.Endpoint != "" && key == "" {
-		stated := os.Getenv(EndpointVariable)
-		endpoint = cmp.Or(endpoint, stated)
-		if stated == "" || sameHost(stated, endpoint) {
-			key = os.Getenv(KeyVariable)
+	c := credentials{Endpoint: a.endpoint}
+	for _, o := range offers {
+		if c.Endpoint == "" && !o.isKey {
+			c.Endpoint, c.from = o.endpoint, o.from
 		}
 	}
-	switch {
-	case a.endpoint == "" && endpoint == "":
-		return credentials{},
-			usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s",
-				a.Field, a.Given, EndpointVariable, ConnectionVariable)}
-	case a.endpoint != "" && endpoint != "" && !sameHost(a.endpoint, endpoint):
-		key = ""
+	if c.Endpoint == "" {
+		return c, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s, %s or "+
+			"--context", a.Field, a.Given, EndpointVariable, ConnectionVariable)}
 	}
-	c := credentials{cmp.Or(a.endpoint, endpoint), cmp.Or(f.Key, key)}
+	// The key of changefeed serve has no endpoint. The endpoint of an address may have come from anywhere, so the key
+	// is sent only within this machine, or to an endpoint from the user's settings.
+	isNamed := func(o offer) bool { return !o.isKey && sameHost(o.endpoint, c.Endpoint) }
+	if IsLoopback(c.Endpoint) || slices.ContainsFunc(offers, isNamed) {
+		offers = append(offers, offer{
+			from: "$" + ServerKeyVariable, key: contexts.KeySource{Secret: os.Getenv(ServerKeyVariable)}, isKey: true,
+		})
+	}
+	for _, o := range offers {
+		if o.key.IsZero() || o.endpoint != "" && !sameHost(o.endpoint, c.Endpoint) {
+			continue
+		}
+		if c.key, err = o.key.Read(ctx); err != nil {
+			return c, fmt.Errorf("%s: %w", o.from, err)
+		}
+		c.keyFrom = "key from " + o.from
+		return c, c.checkKey()
+	}
+	c.keyFrom = "Microsoft Entra ID, because there is no key"
 	// Only an emulator listens on loopback, so the emulator's key is no secret.
-	if c.key == "" && IsLoopback(c.Endpoint) {
+	if IsLoopback(c.Endpoint) {
 		c.key = cosmosrest.EmulatorKey
+		c.keyFrom = "the emulator's well-known key, because the endpoint is a loopback address"
 	}
 	return c, nil
 }
 
-// parseConnection reads a connection string, which may be empty. The string is a secret, so errors do not contain it.
-func parseConnection(text string) (c credentials, err error) {
-	endpoint, key, ok := rest.ParseConnection(text)
-	if text != "" && !ok {
-		return c,
-			usage.Error{Err: errors.New("connection string has no AccountEndpoint or no AccountKey: want " +
-				"AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
+// checkKey refuses a key that no account has.
+func (c credentials) checkKey() error {
+	if _, err := rest.Key(c.key); err != nil {
+		return usage.Error{Err: fmt.Errorf("%s: account key is no base64: want the key as the portal shows it",
+			strings.TrimPrefix(c.keyFrom, "key from "))}
 	}
-	return credentials{endpoint, key}, nil
+	return nil
 }
 
 // sameHost reports whether two URLs lead to the same server.
@@ -137,7 +210,7 @@ type Account struct {
 
 // Account opens the account of an address.
 func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
-	c, err := o.flags.findAccount(a)
+	c, err := o.flags.findAccount(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -145,29 +218,56 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if found := o.accounts[c.Endpoint]; found != nil {
 		return found, nil
 	}
+	account := "account " + c.Endpoint
+	if a.endpoint == "" {
+		account += " from " + c.from
+	}
+	o.flags.say("%s is %s: %s, %s", a.Field, a.Given, account, c.keyFrom)
 	opened := &Account{credentials: c}
-	if opened.http, err = o.flags.makeTransport(); err != nil {
+	if opened.http, err = o.flags.makeTransport(c.Endpoint); err != nil {
 		return nil, err
 	}
 	var credential cosmos.Credential
-	if opened.signer, credential, err = c.findIdentity(); err != nil {
+	if opened.signer, credential, err = o.flags.findIdentity(c); err != nil {
 		return nil, err
 	}
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
 		cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
-		return nil, err
+		return nil, o.explainRefusal(c, err)
 	}
 	o.accounts[c.Endpoint] = opened
 	return opened, nil
 }
 
+// say tells the user who has asked for more.
+func (f Settings) say(format string, args ...any) {
+	if f.Say != nil {
+		f.Say(format, args...)
+	}
+}
+
+// explainRefusal returns the error of an account with the credential that the account has refused, or with the news
+// that nothing is retried yet.
+func (o *Opener) explainRefusal(c credentials, err error) error {
+	keyless, ok := errors.AsType[*noKeyError](err)
+	switch {
+	case ok:
+		return keyless
+	case Status(err) == http.StatusUnauthorized:
+		return fmt.Errorf("%w (%s)", err, c.keyFrom)
+	case o.Retries != nil && o.Retries.Limit > 0 && errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w (--patience applies only after the first connection)", err)
+	}
+	return err
+}
+
 // findIdentity returns the identity for requests: the owner of the key or, without a key, the identity of this machine.
-func (c credentials) findIdentity() (rest.Signer, cosmos.Credential, error) {
+func (f Settings) findIdentity(c credentials) (rest.Signer, cosmos.Credential, error) {
 	if c.key != "" {
 		signer, err := rest.Key(c.key)
 		return signer, cosmos.Key(c.key), err
 	}
-	identity, err := azidentity.NewDefaultAzureCredential(nil)
+	found, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, cosmos.Credential{}, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint,
 			err)
@@ -176,24 +276,65 @@ func (c credentials) findIdentity() (rest.Signer, cosmos.Credential, error) {
 	if err != nil {
 		return nil, cosmos.Credential{}, fmt.Errorf("account %q: %w", c.Endpoint, err)
 	}
+	identity := &entraIdentity{TokenCredential: found, endpoint: c.Endpoint, say: f.say}
 	return rest.Token(identity, endpoint), cosmos.Token(identity), nil
 }
 
+// entraIdentity is the identity of this machine. Its error is one line, because most users without an identity have
+// forgotten their key.
+type entraIdentity struct {
+	azcore.TokenCredential
+	endpoint string
+	say      func(format string, args ...any)
+	said     sync.Once
+}
+
+// GetToken implements [azcore.TokenCredential].
+func (e *entraIdentity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := e.TokenCredential.GetToken(ctx, o)
+	if err != nil && ctx.Err() == nil {
+		// Requests are retried, but the reason stays the same.
+		e.said.Do(func() { e.say("Microsoft Entra ID gives no token: %v", err) })
+		err = &noKeyError{e.endpoint}
+	}
+	return token, err
+}
+
+// noKeyError says that there is neither a key nor an identity for an endpoint. The cause is left out, because the cause
+// has many lines.
+type noKeyError struct{ endpoint string }
+
+// Error returns what to do.
+func (e *noKeyError) Error() string {
+	return fmt.Sprintf("no key for %s: want $%s, --account-key, a connection string or a context with a key, or log "+
+		"in to Microsoft Entra ID; -v says why this machine has no identity", e.endpoint, KeyVariable)
+}
+
 // makeTransport makes the connections of an account.
-func (f Settings) makeTransport() (*http.Client, error) {
-	if f.CA == "" {
+func (f Settings) makeTransport(endpoint string) (*http.Client, error) {
+	file, from := f.CA, "--ca"
+	if file == "" {
+		c, ok, err := f.inUse()
+		if err != nil {
+			return nil, err
+		}
+		if ok && sameHost(c.Endpoint, endpoint) {
+			file, from = c.CA, "certificate of context "+c.Name
+		}
+	}
+	if file == "" {
 		return rest.Connect(nil), nil
 	}
-	pem, err := os.ReadFile(f.CA)
+	pem, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read --ca: %w", err)
+		return nil, fmt.Errorf("read %s: %w", from, err)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--ca is %s: there is no certificate in it: want a PEM file", f.CA)
+		return nil, fmt.Errorf("%s is %s: there is no certificate in it: want a PEM file", from, file)
 	}
 	return rest.Connect(&tls.Config{RootCAs: roots}), nil
 }

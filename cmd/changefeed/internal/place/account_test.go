@@ -24,106 +24,106 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 		local    = "http://127.0.0.1:8081"
 		string1  = "AccountEndpoint=" + contoso + ":443/;AccountKey=c3Ry;"
 	)
+	type account struct{ endpoint, key string }
 	for _, tt := range []struct {
 		name    string
 		flags   Settings
 		env     map[string]string
 		address string
-		want    credentials
+		want    account
 	}{
-		{"nothing told", Settings{}, nil, contoso + "/d/c", credentials{contoso, ""}},
-		{"the emulator", Settings{}, nil, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
-		{"flags", Settings{Endpoint: contoso, Key: "a2V5"}, nil, "cosmos:d/c", credentials{contoso, "a2V5"}},
-		{"a key alone", Settings{Key: "a2V5"}, nil, fabrikam + "/d/c", credentials{fabrikam, "a2V5"}},
+		{"nothing told", Settings{}, nil, contoso + "/d/c", account{contoso, ""}},
+		{"the emulator", Settings{}, nil, local + "/d/c", account{local, cosmosrest.EmulatorKey}},
+		{"flags", Settings{Endpoint: contoso, Key: "a2V5"}, nil, "cosmos:d/c", account{contoso, "a2V5"}},
+		{"a key alone", Settings{Key: "a2V5"}, nil, fabrikam + "/d/c", account{fabrikam, "a2V5"}},
 		{
 			"a connection string",
 			Settings{Connection: string1},
 			nil, "cosmos:d/c",
-			credentials{contoso + ":443/", "c3Ry"},
+			account{contoso + ":443/", "c3Ry"},
 		},
-		{"its own host", Settings{Connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
-		{"another host", Settings{Connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
+		{"its own host", Settings{Connection: string1}, nil, contoso + "/d/c", account{contoso, "c3Ry"}},
+		{"another host", Settings{Connection: string1}, nil, fabrikam + "/d/c", account{fabrikam, ""}},
 		{
 			"its own endpoint, by flag",
 			Settings{Endpoint: contoso, Connection: string1},
 			nil,
 			"cosmos:d/c",
-			credentials{contoso, "c3Ry"},
+			account{contoso, "c3Ry"},
 		},
 		{
 			"another endpoint",
 			Settings{Endpoint: fabrikam, Connection: string1},
 			nil, "cosmos:d/c",
-			credentials{fabrikam, ""},
+			account{fabrikam, ""},
 		},
 		{
 			"its own host, as a person writes it",
 			Settings{Connection: string1},
 			nil,
 			"https://Contoso.documents.azure.com/d/c",
-			credentials{"https://Contoso.documents.azure.com", "c3Ry"},
+			account{"https://Contoso.documents.azure.com", "c3Ry"},
 		},
 		{
 			"its own host by http",
 			Settings{Connection: "AccountEndpoint=http://emulator:80/;AccountKey=c3Ry;"},
 			nil,
 			"http://emulator/d/c",
-			credentials{"http://emulator", "c3Ry"},
+			account{"http://emulator", "c3Ry"},
 		},
 		{
 			"endpoint by flag, environment for another",
 			Settings{Endpoint: fabrikam},
 			map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"},
 			"cosmos:d/c",
-			credentials{fabrikam, ""},
+			account{fabrikam, ""},
 		},
 		{
 			"environment",
 			Settings{},
 			map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"},
 			"cosmos:d/c",
-			credentials{contoso, "ZW52"},
+			account{contoso, "ZW52"},
 		},
 		{
 			"environment for another",
 			Settings{},
 			map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"},
 			local + "/d/c",
-			credentials{local, cosmosrest.EmulatorKey},
+			account{local, cosmosrest.EmulatorKey},
 		},
 		{
 			"environment without endpoint",
 			Settings{},
 			map[string]string{KeyVariable: "ZW52"},
 			local + "/d/c",
-			credentials{local, "ZW52"},
+			account{local, "ZW52"},
 		},
 		{
 			"endpoint by flag, key by environment",
 			Settings{Endpoint: contoso},
 			map[string]string{KeyVariable: "ZW52"},
 			"cosmos:d/c",
-			credentials{contoso, "ZW52"},
+			account{contoso, "ZW52"},
 		},
 		{
 			"connection string of the environment",
 			Settings{},
 			map[string]string{ConnectionVariable: string1},
 			"cosmos:d/c",
-			credentials{contoso + ":443/", "c3Ry"},
+			account{contoso + ":443/", "c3Ry"},
 		},
 		{"the string's key, for another host", Settings{}, map[string]string{ConnectionVariable: string1}, local +
-			"/d/c", credentials{local, cosmosrest.EmulatorKey}},
+			"/d/c", account{local, cosmosrest.EmulatorKey}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, name := range []string{EndpointVariable, KeyVariable, ConnectionVariable} {
-				t.Setenv(name, tt.env[name])
-			}
+			forgetAccounts(t, tt.env)
 			a, err := Parse("ADDRESS", tt.address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := tt.flags.findAccount(a); got != tt.want || err != nil {
+			got, err := tt.flags.findAccount(t.Context(), a)
+			if (account{got.Endpoint, got.key}) != tt.want || err != nil {
 				t.Errorf("got %v, %v, want %v", got, err, tt.want)
 			}
 		})

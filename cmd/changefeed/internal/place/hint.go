@@ -49,7 +49,7 @@ var hints = []struct {
 	{
 		func(err error) bool { return Status(err) == http.StatusUnauthorized },
 		"want the account's key in --account-key, " + KeyVariable +
-			" or a connection string; without one the emulator's is used on loopback",
+			", a connection string or a context; without one the emulator's is used on loopback",
 	},
 	{
 		func(err error) bool { dns, ok := errors.AsType[*net.DNSError](err); return ok && dns.IsNotFound },

@@ -114,6 +114,9 @@ func NewOpener(flags Settings) *Opener {
 	return &Opener{flags: flags, stores: map[string]*docstore.DB{}, accounts: map[string]*Account{}}
 }
 
+// Parse reads an address as [Settings.Parse] does.
+func (o *Opener) Parse(field, text string) (Address, error) { return o.flags.Parse(field, text) }
+
 // Close closes everything that was opened.
 func (o *Opener) Close() error {
 	var errs []error

@@ -123,14 +123,15 @@ func isAway(err error) bool {
 	return !untrusted && !misnamed
 }
 
-// IsUnreachable reports whether an error says that an account or a server cannot be reached.
+// IsUnreachable reports whether an error says that an account or a server cannot be reached, or not without a key.
 func IsUnreachable(err error) bool {
 	op, network := errors.AsType[*net.OpError](err)
 	network = network && op.Op != "listen" // that is an address of our own
 	_, unknown := errors.AsType[*net.DNSError](err)
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	_, misnamed := errors.AsType[x509.HostnameError](err)
-	return network || unknown || untrusted || misnamed || errors.Is(err, http.ErrSchemeMismatch)
+	_, keyless := errors.AsType[*noKeyError](err)
+	return network || unknown || untrusted || misnamed || keyless || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // account is a container of an account, with all abilities of a source: those that depend on the server say

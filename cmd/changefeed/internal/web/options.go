@@ -56,7 +56,7 @@ const DefaultListen = "127.0.0.1:8081"
 // These environment variables replace Keys and ReadOnly. Other users of the machine cannot see them, unlike keys on a
 // command line.
 const (
-	KeyVariable      = "CHANGEFEED_KEY"
+	KeyVariable      = place.ServerKeyVariable // which clients read too
 	ReadOnlyVariable = "CHANGEFEED_READ_ONLY_KEY"
 )
 

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+)
+
+// The commands context. cmd/changefeed/internal/contexts keeps the file.
+
+// contextCommand is the command context, the parent of the others.
+func contextCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "context",
+		Short: "Name accounts and stores, and choose one of them",
+		Long: `A context is a name for an account or for a store in a directory, with its key, its
+certificate and a default database. With a context, an ADDRESS may be DATABASE/CONTAINER
+or, in the default database, CONTAINER.
+
+A command uses the context of --context, or else of $CHANGEFEED_CONTEXT, or else the current
+one, which changefeed context use sets. --context= uses none. Flags such as --endpoint come
+before a context. A context that you name comes before $COSMOS_ENDPOINT, $COSMOS_KEY and
+$COSMOS_CONNECTION_STRING. The current one comes after them: while $COSMOS_ENDPOINT or
+$COSMOS_CONNECTION_STRING is set, it is not used. The key of a context is sent only to the
+endpoint of the context.
+
+Contexts are in changefeed/config.json in your directory of settings, or in the file of
+$CHANGEFEED_CONFIG. The file says where a key is, and has the key itself only with
+--store-secret.
+
+An argument that may be a FILE, as of dlq, is no name: use --container NAME there.`,
+		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com --key-env SHOP_KEY --database shop
+  changefeed context use shop
+  changefeed tail orders`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := unknown(cmd, args); err != nil {
+				return err
+			}
+			return cmd.Help()
+		},
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(contextAddCommand(), contextUseCommand(), contextListCommand(), contextShowCommand(),
+		contextRemoveCommand())
+	return cmd
+}
+
+// removedContext is the result of context rm.
+type removedContext struct {
+	Name    string `json:"name" about:"of the context"`
+	Current bool   `json:"was_current" about:"the context was the current one, so there is no current context now"`
+}
+
+// ReportedAs implements [report.Value].
+func (removedContext) ReportedAs() string { return "removed_context" }
+
+var (
+	contextKind = report.Kind{
+		Name: "context", About: "A context: context list, show, add, use.", Of: contexts.Description{},
+	}
+	removedContextKind = report.Kind{
+		Name: "removed_context", About: "A removed context: context rm.", Of: removedContext{},
+	}
+)
+
+// addOptions are the flags of context add.
+type addOptions struct {
+	contexts.Wanted
+	use    bool
+	report *report.Report
+}
+
+// contextAddCommand is the command context add.
+func contextAddCommand() *cobra.Command {
+	var o addOptions
+	cmd := &cobra.Command{
+		Use:   "add NAME --endpoint URL|--db DIR",
+		Short: "Add a context",
+		Long: `Add a context, of an account or of a store in a directory. Nothing is opened, so neither
+has to exist yet.
+
+The key of an account is that of a variable, of a file, or what a program writes, each time
+that a command needs the key. The program is run without a shell, and has 30 s. Without a
+key the Microsoft Entra ID identity of the machine is used, and on a loopback address the
+emulator's well-known key.`,
+		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com --key-command 'pass show shop'
+  changefeed context add local --db data --use`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Name = args[0]
+			return o.add(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Endpoint, "endpoint", "", "`URL` of the account")
+	f.StringVar(&o.Directory, "db", "", "`directory` of the store")
+	f.StringVar(&o.Key.Variable, "key-env", "", "the key is in this environment `VARIABLE`")
+	f.StringVar(&o.Key.File, "key-file", "", "the key is in this `file`")
+	f.StringVar(&o.KeyCommand, "key-command", "", "the key is what this `COMMAND` writes; quotes keep blanks together")
+	f.StringVar(&o.Key.Secret, "account-key", "", "the `key` itself, with --store-secret")
+	f.BoolVar(&o.StoreSecret, "store-secret", false,
+		"store the key of --account-key as plain text in the file of contexts")
+	f.StringVar(&o.CA, "ca", "", "`file` with the certificate of a server that made its own")
+	f.StringVar(&o.Database, "database", "", "`name` of the database of containers that are named without one")
+	f.BoolVar(&o.use, "use", false, "make the context the current one")
+	_ = cmd.MarkFlagDirname("db") // fails only for an unknown flag
+	o.report = output(cmd)
+	return cmd
+}
+
+// oneName requires the name of a context.
+func oneName(_ *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return errors.New("NAME is missing: want the name of a context")
+	case 1:
+		return nil
+	}
+	return fmt.Errorf("there are %d arguments: want the name of one context", len(args))
+}
+
+// add adds the context.
+func (o *addOptions) add(cmd *cobra.Command) error {
+	added, err := o.Complete()
+	if err != nil {
+		return err
+	}
+	return changeContexts(cmd, o.report, "added", func(all *contexts.Contexts) (string, error) {
+		if o.use {
+			all.Current = o.Name
+		}
+		return o.Name, all.Add(added)
+	})
+}
+
+// contextUseCommand is the command context use.
+func contextUseCommand() *cobra.Command {
+	var out *report.Report
+	cmd := &cobra.Command{
+		Use:               "use NAME",
+		Short:             "Make a context the current one",
+		Long:              `Make a context the current one, which commands use if you name no other.`,
+		Example:           `  changefeed context use shop`,
+		Args:              oneName,
+		ValidArgsFunction: completeContexts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeContexts(cmd, out, "now using", func(all *contexts.Contexts) (string, error) {
+				found, err := all.Find("NAME", args[0])
+				all.Current = found.Name
+				return found.Name, err
+			})
+		},
+	}
+	out = output(cmd)
+	return cmd
+}
+
+// changeContexts changes the file of contexts, and reports the context whose name change returns.
+func changeContexts(cmd *cobra.Command, out *report.Report, done string,
+	change func(all *contexts.Contexts) (name string, err error),
+) error {
+	path, err := contexts.FilePath()
+	if err != nil {
+		return err
+	}
+	var changed contexts.Description
+	err = contexts.Change(cmd.Context(), path, func(all *contexts.Contexts) error {
+		name, err := change(all)
+		if err != nil {
+			return err
+		}
+		found, err := all.Find("NAME", name)
+		changed = contexts.Describe(found, *all)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return out.Object(changed, func(w io.Writer) error {
+		if _, err := fmt.Fprint(w, done, " "); err != nil {
+			return err
+		}
+		if err := changed.WriteText(w); err != nil || changed.Current {
+			return err
+		}
+		_, err := fmt.Fprintf(w, "changefeed context use %s makes it the current one\n", changed.Name)
+		return err
+	})
+}
+
+// contextListCommand is the command context list.
+func contextListCommand() *cobra.Command {
+	var out *report.Report
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the contexts",
+		Long:    `List the contexts. A star marks the current one. Keys are never shown, only their places.`,
+		Example: `  changefeed context list`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			path, err := contexts.FilePath()
+			if err != nil {
+				return err
+			}
+			all, err := contexts.Read(path)
+			if err != nil {
+				return err
+			}
+			return listContexts(out, all)
+		},
+	}
+	out = outputRows(cmd, contextKind)
+	return cmd
+}
+
+// listContexts writes a row for each context.
+func listContexts(out *report.Report, all contexts.Contexts) error {
+	if !out.ForPeople() {
+		rows := out.Rows()
+		for _, name := range all.Names() {
+			found, err := all.Find("NAME", name)
+			if err != nil {
+				return err
+			}
+			if err := rows.Add(contexts.Describe(found, all)); err != nil {
+				return err
+			}
+		}
+		return rows.Flush()
+	}
+	table := [][]string{{"CONTEXT", "ACCOUNT OR STORE", "DATABASE", "KEY"}}
+	for _, name := range all.Names() {
+		c, mark := all.ByName[name], "  "
+		if name == all.Current {
+			mark = "* "
+		}
+		table = append(table, []string{
+			mark + name, c.Endpoint + c.Directory, terminal.OrDash(c.Database), terminal.OrDash(c.Key.String()),
+		})
+	}
+	_, err := io.WriteString(out.Out, terminal.Table(table, terminal.Of(out.Out).Room()))
+	return err
+}
+
+// contextShowCommand is the command context show.
+func contextShowCommand() *cobra.Command {
+	var out *report.Report
+	cmd := &cobra.Command{
+		Use:   "show [NAME]",
+		Short: "Show a context, or the one in use",
+		Long: `Show a context, or the one of --context, $CHANGEFEED_CONTEXT or changefeed context use. The
+key is never shown.`,
+		Example:           `  changefeed context show`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeContexts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			choice := choiceOf(cmd)
+			if len(args) == 1 {
+				choice.Name, choice.By = args[0], "NAME"
+			}
+			found, ok, err := choice.Find()
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return usage.Missing{Err: errors.New("there is no current context: want NAME, or first changefeed " +
+					"context use NAME")}
+			}
+			all, err := contexts.Read(choice.File)
+			if err != nil {
+				return err
+			}
+			shown := contexts.Describe(found, all)
+			return out.Object(shown, shown.WriteText)
+		},
+	}
+	out = output(cmd)
+	return cmd
+}
+
+// contextRemoveCommand is the command context rm.
+func contextRemoveCommand() *cobra.Command {
+	var out *report.Report
+	cmd := &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Remove a context",
+		Long: `Remove a context from the file. The account or store, and files with keys, stay as they
+are.`,
+		Example:           `  changefeed context rm shop`,
+		Args:              oneName,
+		ValidArgsFunction: completeContexts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := contexts.FilePath()
+			if err != nil {
+				return err
+			}
+			removed := removedContext{Name: args[0]}
+			err = contexts.Change(cmd.Context(), path, func(all *contexts.Contexts) (err error) {
+				removed.Current, err = all.Remove(removed.Name)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return out.Object(removed, func(w io.Writer) error {
+				text := "removed context " + removed.Name
+				if removed.Current {
+					text += ", which was the current one: no context is current now"
+				}
+				_, err := fmt.Fprintln(w, text)
+				return err
+			})
+		},
+	}
+	out = output(cmd)
+	return cmd
+}
+
+// completeContexts completes the name of a context.
+func completeContexts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	path, err := contexts.FilePath()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, err := contexts.Read(path)
+	if err != nil { // a completion has nowhere to write an error
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return all.Names(), cobra.ShellCompDirectiveNoFileComp
+}
