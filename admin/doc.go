@@ -26,6 +26,6 @@
 //
 // # Other kinds of processors
 //
-// Processors for .NET and Java do not know these requests. If one of them owns a lease, the calls return an error before
-// they change anything. A paused lease looks free to them: do not start one while a unit is paused.
+// Processors for .NET and Java do not know these requests. If one of them owns a lease, the calls return an error
+// before they change anything. A paused lease looks free to them: do not start one while a unit is paused.
 package admin

@@ -81,8 +81,8 @@ func findRequest(v *records.View, token string) (feed.Record, bool) {
 	return all[i], true
 }
 
-// settlePause marks the leases of a range that nobody works on, or removes their marks, and reports whether that is done
-// for all. left names a lease that is left.
+// settlePause marks the leases of a range that nobody works on, or removes their marks, and reports whether that is
+// done for all. left names a lease that is left.
 func (u *Unit) settlePause(ctx context.Context, of feed.Range, paused bool) (done bool, left string, err error) {
 	v, err := u.list(ctx)
 	if err != nil {

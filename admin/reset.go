@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Reset makes the leases of a selection continue at a start: the beginning, now, or a time. A lease that is paused stays
-// paused, with the new position. Reset returns when each lease has its position. If ctx ends before, the error is
+// Reset makes the leases of a selection continue at a start: the beginning, now, or a time. A lease that is paused
+// stays paused, with the new position. Reset returns when each lease has its position. If ctx ends before, the error is
 // [ErrNotServed], and the steps say which leases have theirs.
 //
 // All positions are read before the first write, so a start that the feed does not offer changes nothing: the error is

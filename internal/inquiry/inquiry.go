@@ -26,9 +26,9 @@ type Request interface {
 	Anew(others map[string]string) map[string]string
 }
 
-// Ask makes a request and waits for the outcome. If ctx ends before, Ask withdraws the request and returns an error that
-// is [ErrNotServed] and the cause of ctx. who completes the sentence "is one running", for the case that no instance has
-// answered.
+// Ask makes a request and waits for the outcome. If ctx ends before, Ask withdraws the request and returns an error
+// that is [ErrNotServed] and the cause of ctx. who completes the sentence "is one running", for the case that no
+// instance has answered.
 func Ask(ctx context.Context, leases feed.LeaseStore, q Request, who string) (notes.Outcome, error) {
 	return newInquiry(leases, q, who).await(ctx)
 }

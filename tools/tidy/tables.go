@@ -72,8 +72,13 @@ var edges = map[string][]string{
 		thirdParty,
 	},
 	// sinks must not add dependencies for their user either
+	"admin": {
+		"feed", "internal/inquiry", "internal/notes", "internal/pause", "internal/processor/instance",
+		"internal/processor/records",
+	},
+	"internal/inquiry": {"feed", "internal/notes", "internal/pause"},
 	"deadletters": {
-		".", "feed", "internal/filelock", "internal/notes", "internal/pause",
+		".", "feed", "internal/filelock", "internal/inquiry", "internal/notes", "internal/pause",
 		"internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service",
 	},
 	// the only edge between siblings
@@ -144,7 +149,7 @@ var edges = map[string][]string{
 		"internal/processor/soon",
 	},
 	"internal/processor/instance": {
-		"feed", "internal/processor/latest", "internal/pause",
+		"feed", "internal/notes", "internal/processor/latest", "internal/pause",
 		"internal/processor/balance", "internal/processor/delivery", "internal/processor/records",
 		"internal/cosmosdb/service",
 	},

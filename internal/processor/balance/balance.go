@@ -38,11 +38,20 @@ type Lease struct {
 	Token     string
 	Owner     Owner
 	Free      bool // can be taken: no owner, or an owner that was silent for too long
-	Splitting bool // other leases are about to replace this lease
+	Stage     Stage
 	Fenced    bool // the owner has not begun yet, because the previous owner may not have stopped
 	Overdue   bool // an instance should have taken or given the lease long ago
-	Paused    bool // an operator has paused the lease: nobody may take or give it, and it counts for no instance
 }
+
+// Stage says whether a lease has work for an owner.
+type Stage uint8
+
+// The stages.
+const (
+	Working   Stage = iota
+	Splitting       // other leases are about to replace this lease
+	Paused          // an operator has paused the lease: nobody may take or give it, and it counts for no instance
+)
 
 // Plan lists the leases that an instance should take, steal or give, by their indexes.
 type Plan struct {
@@ -112,9 +121,9 @@ func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
 	counted := 0
 	for i, l := range leases {
 		switch {
-		case l.Splitting && l.Free:
+		case l.Stage == Splitting && l.Free:
 			s.orphans = append(s.orphans, i)
-		case l.Splitting, l.Paused:
+		case l.Stage != Working:
 		case l.Free:
 			s.free = append(s.free, i)
 			counted++

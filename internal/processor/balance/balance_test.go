@@ -177,7 +177,7 @@ func TestOverdueLeasesAreAnybodys(t *testing.T) {
 	for i := range f.leases {
 		f.leases[i].Overdue = true
 	}
-	f.leases[3].Splitting = true
+	f.leases[3].Stage = Splitting
 	for _, me := range f.alive {
 		if p := Compute(me, f.alive, f.most, f.leases); len(p.Take) != 4 {
 			t.Errorf("%v took %d of 4 leases that nobody took, one of them to finish its split", me, len(p.Take))
@@ -256,7 +256,7 @@ func TestASurplusThatIsNotGivenIsStolen(t *testing.T) {
 // A split whose owner has died is finished by one instance, and its lease counts for nobody.
 func TestASplitWithoutAnOwnerIsFinishedByOne(t *testing.T) {
 	f := newFleet(1, "a", "b", "c")
-	f.leases[0].Splitting = true
+	f.leases[0].Stage = Splitting
 	finishers := 0
 	for _, me := range f.alive {
 		p := Compute(me, f.alive, f.most, f.leases)
@@ -279,7 +279,7 @@ func TestASplitIsFinishedByOneOfUs(t *testing.T) {
 	f := newFleet(21, "a", "b")
 	f.give(1, Owner{Instance: "net"})
 	for i := range f.leases[1:] {
-		f.leases[i+1].Splitting = true
+		f.leases[i+1].Stage = Splitting
 	}
 	finishers := 0
 	for _, me := range f.alive {
@@ -294,7 +294,7 @@ func TestASplitIsFinishedByOneOfUs(t *testing.T) {
 func TestALeaseThatIsSplittingCountsForNobody(t *testing.T) {
 	f := newFleet(3, "a", "b")
 	f.give(3, f.alive[0])
-	f.leases[0].Splitting = true
+	f.leases[0].Stage = Splitting
 	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Give) != 1 {
 		t.Errorf("gives %v, want one of the two leases that count", p.Give)
 	}

@@ -59,7 +59,7 @@ func (w *worker) resetLease(request feed.Record) feed.Reason {
 	control, _ := notes.ReadControl(request.Properties) // the unit has read it before
 	at, _ := records.PositionOf(control.To)
 	caller := request.Properties[notes.CallerProperty]
-	if err := w.keeper.storeWith(ctx, func(l *feed.Record) { records.ResetTo(l, at, caller) }); err != nil {
+	if err := w.keeper.storeInstead(ctx, func(l *feed.Record) { records.ResetTo(l, at, caller) }); err != nil {
 		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("reset: %w", err))
 		return feed.ReasonLost
 	}

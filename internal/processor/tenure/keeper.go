@@ -152,6 +152,20 @@ func (k *keeper) storeWith(ctx context.Context, change func(*feed.Record)) error
 	})
 }
 
+// storeInstead writes the lease a last time. The lease then says what change says, and nothing of what was delivered.
+func (k *keeper) storeInstead(ctx context.Context, change func(*feed.Record)) error {
+	if err := k.inTurn(ctx, func() error {
+		k.fill = func(l *feed.Record) dispatch.Mark {
+			change(l)
+			return dispatch.Mark{}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return k.store(ctx)
+}
+
 // changeNextWrite changes the next write without waiting. The change receives the lease in the form of the next write.
 func (k *keeper) changeNextWrite(ctx context.Context, change func(*feed.Record)) error {
 	return k.inTurn(ctx, func() error {

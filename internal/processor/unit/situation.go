@@ -56,12 +56,23 @@ func (b *balancer) situation() situation {
 	for i, lease := range good {
 		fenced := lease.Fence.After(b.planned)
 		leases[i] = balance.Lease{
-			Token: lease.Token, Owner: records.OwnerOf(lease), Splitting: lease.State == feed.StateSplitting,
-			Fenced: fenced, Overdue: b.isOverdue(lease), Paused: records.IsPaused(lease, pauses),
+			Token: lease.Token, Owner: records.OwnerOf(lease), Stage: stageOf(lease, pauses),
+			Fenced: fenced, Overdue: b.isOverdue(lease),
 			Free: lease.Free() && !fenced || !lease.Free() &&
 				records.IsExpired(lease, b.planned, b.in.Options.Expiration),
 		}
 	}
 	s.plan = balance.Compute(b.in.Me, s.alive, s.most, leases)
 	return s
+}
+
+// stageOf returns the stage of a lease in a plan.
+func stageOf(lease feed.Record, pauses []feed.Range) balance.Stage {
+	switch {
+	case lease.State == feed.StateSplitting:
+		return balance.Splitting
+	case records.IsPaused(lease, pauses):
+		return balance.Paused
+	}
+	return balance.Working
 }
