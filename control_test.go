@@ -382,8 +382,10 @@ func TestWhatCannotBeSteeredIsRefused(t *testing.T) {
 		before := w.records(feed.KindLease)
 		quarter := feed.FullRange().Cut(4)[0]
 		for name, do := range map[string]func() ([]admin.Step, error){
-			"a range that cuts a lease": func() ([]admin.Step, error) { return unit.Pause(t.Context(), admin.Of(quarter)) },
-			"no start":                  func() ([]admin.Step, error) { return unit.Reset(t.Context(), admin.All(), feed.Start{}) },
+			"a range that cuts a lease": func() ([]admin.Step, error) {
+				return unit.Pause(t.Context(), admin.Of(quarter))
+			},
+			"no start": func() ([]admin.Step, error) { return unit.Reset(t.Context(), admin.All(), feed.Start{}) },
 			"a token of several leases": func() ([]admin.Step, error) {
 				return unit.ResetTo(t.Context(), admin.All(), feed.At(`"1"`))
 			},
