@@ -46,13 +46,21 @@ func (u *Unit) ResetTo(ctx context.Context, s Selection, to feed.Position) ([]St
 	})
 }
 
-// resolve checks a position with the source, and returns the token of a start if the source has one.
+// resolve checks a position with the source, and returns the token of a start if the source has one. If the partition of
+// the lease has been split and nobody has noticed, the position stays as it is: the leases of the parts begin there.
 func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position) (feed.Position, error) {
 	at := to
 	if to.Token == "" && to.Start.IsNow() {
 		at.Start = feed.Start{} // the source begins at its end
 	}
 	page, err := u.source.Read(ctx, lease.Range, at, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
+	if errors.Is(err, feed.ErrGone) {
+		if at.Start.IsZero() && at.Token == "" {
+			return to, fmt.Errorf("%w: lease %s is to begin now, and its partition has been split: start an instance, "+
+				"which splits the lease, and try again", feed.ErrConflict, lease.Token)
+		}
+		return to, nil
+	}
 	if err != nil {
 		return to, fmt.Errorf("lease %s: read position %s: %w", lease.Token, to, err)
 	}

@@ -35,12 +35,12 @@ type Owner struct {
 
 // Lease contains the parts of a lease that decide a plan.
 type Lease struct {
-	Token     string
-	Owner     Owner
-	Free      bool // can be taken: no owner, or an owner that was silent for too long
-	Stage     Stage
-	Fenced    bool // the owner has not begun yet, because the previous owner may not have stopped
-	Overdue   bool // an instance should have taken or given the lease long ago
+	Token   string
+	Owner   Owner
+	Free    bool // can be taken: no owner, or an owner that was silent for too long
+	Stage   Stage
+	Fenced  bool // the owner has not begun yet, because the previous owner may not have stopped
+	Overdue bool // an instance should have taken or given the lease long ago
 }
 
 // Stage says whether a lease has work for an owner.

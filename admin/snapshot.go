@@ -1,0 +1,284 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// Snapshot is the positions of a unit at one moment. Its JSON is for people too.
+type Snapshot struct {
+	Version   int       `json:"changefeed_snapshot"` // of the form: 1
+	Container string    `json:"container,omitempty"` // resource ids of the monitored container; empty if unknown
+	Mode      string    `json:"mode"`                // in the words of feed.Mode
+	Taken     time.Time `json:"taken"`               // by the clock of the lease store
+	Leases    []Place   `json:"leases"`              // in the order of their ranges
+}
+
+// Place is the position of a lease: all changes of the range before the position are handled. Some after it may be
+// handled too: they are delivered again after a restore.
+type Place struct {
+	Range string `json:"range"`           // of effective partition keys, min-max in hex
+	Token string `json:"token,omitempty"` // a continuation token
+	Start string `json:"start,omitempty"` // where the lease begins, if it has no token
+}
+
+// snapshotVersion is the version of the form that this package writes and reads.
+const snapshotVersion = 1
+
+// Snapshot returns the positions of the unit, while instances run or not. Leases of processors for .NET and Java are
+// read too, so a snapshot of their unit can be restored as a unit of this processor, and the other way round.
+//
+// A lease that was made and has not been read has the start of the unit. If that is unknown, the error is a
+// [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing.
+func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
+	v, err := u.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leases, bad := v.Leases()
+	for _, lease := range bad {
+		if !errors.Is(lease.Err, feed.ErrForeignLease) || lease.Range.Empty() {
+			return nil, fmt.Errorf("lease %s: %w", lease.ID, lease.Err)
+		}
+		leases = append(leases, lease)
+	}
+	if len(leases) == 0 {
+		return nil, fmt.Errorf("%w: the unit has no leases", feed.ErrNotFound)
+	}
+	slices.SortFunc(leases, func(a, b feed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+	s := &Snapshot{
+		Version: snapshotVersion, Container: containerOf(leases[0]), Mode: leases[0].Mode.String(),
+		Taken: v.Now().UTC().Truncate(time.Second),
+	}
+	for _, lease := range leases {
+		at := u.safePosition(lease)
+		if records.HasNoStart(lease) {
+			start, known := v.Origin()
+			if !known {
+				return nil, &feed.StartError{Leases: []string{lease.ID}}
+			}
+			at.Start = start
+		}
+		place := Place{Range: lease.Range.String(), Token: at.Token}
+		if at.Token == "" {
+			place.Start = at.Start.String()
+		}
+		s.Leases = append(s.Leases, place)
+	}
+	return s, nil
+}
+
+// safePosition returns the position of a lease, or an earlier one before the changes of keys that are set aside.
+func (u *Unit) safePosition(lease feed.Record) feed.Position {
+	at := lease.Position
+	lsn, _ := records.TokenLSN(u.source, at.Token)
+	aside, _ := notes.ReadAside(lease.Properties[notes.AsideProperty], notes.Place{
+		Position: at.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max,
+	})
+	for _, key := range aside.Keys {
+		if before, ok := records.TokenLSN(u.source, key.From); ok && before < lsn {
+			at, lsn = feed.Position{Token: key.From, Start: at.Start}, before
+		}
+	}
+	return at
+}
+
+// containerOf returns the resource ids of the container of a lease, as the ids of lease documents end before the token;
+// empty for a store with other ids.
+func containerOf(lease feed.Record) string {
+	prefix, _, ok := strings.Cut(lease.ID, "..")
+	parts := strings.Split(prefix, "_")
+	if !ok || len(parts) < 3 {
+		return ""
+	}
+	return strings.Join(parts[len(parts)-2:], "_")
+}
+
+// WriteTo writes the snapshot as JSON.
+func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return 0, fmt.Errorf("write snapshot: %w", err)
+	}
+	n, err := w.Write(append(text, '\n'))
+	return int64(n), err
+}
+
+// ReadSnapshot reads the JSON of a snapshot. The error says what is wrong with it.
+func ReadSnapshot(r io.Reader) (*Snapshot, error) {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	var s Snapshot
+	if err := d.Decode(&s); err != nil {
+		return nil, fmt.Errorf("%w: this is no snapshot: %w", feed.ErrBadRequest, err)
+	}
+	if s.Version != snapshotVersion {
+		return nil, fmt.Errorf("%w: changefeed_snapshot is %d: want %d", feed.ErrBadRequest, s.Version, snapshotVersion)
+	}
+	if _, err := s.places(); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// placed is a place of a snapshot, parsed.
+type placed struct {
+	of feed.Range
+	at feed.Position
+}
+
+// places parses the places, whose ranges must tile the key space.
+func (s *Snapshot) places() (all []placed, err error) {
+	covered := ""
+	for i, p := range s.Leases {
+		var one placed
+		if one.of, err = feed.ParseRange(p.Range); err != nil {
+			return nil, fmt.Errorf("%w: range of lease %d: %w", feed.ErrBadRequest, i+1, err)
+		}
+		one.at.Token = p.Token
+		if p.Start != "" {
+			if one.at.Start, err = feed.ParseStart(p.Start); err != nil {
+				return nil, fmt.Errorf("%w: start of lease %s: %w", feed.ErrBadRequest, p.Range, err)
+			}
+		}
+		if one.at == (feed.Position{}) {
+			return nil, fmt.Errorf("%w: lease %s has neither a token nor a start", feed.ErrBadRequest, p.Range)
+		}
+		if one.of.Min != covered {
+			return nil, fmt.Errorf("%w: lease %s begins at %q, and the one before ends at %q: want leases without a "+
+				"hole or an overlap, in the order of their ranges", feed.ErrBadRequest, p.Range, one.of.Min, covered)
+		}
+		covered = one.of.Max
+		all = append(all, one)
+	}
+	if covered != feed.FullRange().Max {
+		return nil, fmt.Errorf("%w: the leases end at %q: want all keys, up to %q", feed.ErrBadRequest, covered,
+			feed.FullRange().Max)
+	}
+	return all, nil
+}
+
+// Restore gives the leases of the unit the positions of a snapshot, as [Unit.Reset] does. The ranges may differ, because
+// partitions were split or merged since: a lease whose range has several places continues at the earliest of them.
+//
+// A unit without leases is made, with the leases of the snapshot: so a unit of .NET or Java continues as one of this
+// processor. Stop the other processors before, and start no instance meanwhile.
+//
+// A snapshot of another container or mode is a [feed.ErrBadRequest], and so is one whose places cannot be compared. Then
+// nothing is changed.
+func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
+	places, err := s.places()
+	if err != nil {
+		return nil, err
+	}
+	v, err := u.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leases, _ := v.Leases()
+	if len(leases) == 0 {
+		return u.create(ctx, s, places)
+	}
+	for _, lease := range leases {
+		if of := containerOf(lease); s.Container != "" && of != "" && of != s.Container {
+			return nil, fmt.Errorf("%w: the snapshot is of container %s, and the unit reads %s: its positions mean "+
+				"nothing there", feed.ErrBadRequest, s.Container, of)
+		}
+		if lease.Mode.String() != s.Mode {
+			return nil, fmt.Errorf("%w: the snapshot is of mode %q, and lease %s reads %q", feed.ErrBadRequest, s.Mode,
+				lease.Token, lease.Mode)
+		}
+	}
+	return u.resetEach(ctx, All(), func(ctx context.Context, lease feed.Record) (feed.Position, error) {
+		at, err := u.earliest(lease.Range, places)
+		if err != nil {
+			return at, err
+		}
+		return u.resolve(ctx, lease, at)
+	})
+}
+
+// earliest returns the first of the positions of a range.
+func (u *Unit) earliest(of feed.Range, places []placed) (first feed.Position, err error) {
+	known := false
+	for _, p := range places {
+		switch {
+		case !p.of.Overlaps(of) || known && p.at == first:
+			continue
+		case !known:
+			first, known = p.at, true
+			continue
+		}
+		a, ok := records.TokenLSN(u.source, first.Token)
+		b, too := records.TokenLSN(u.source, p.at.Token)
+		if !ok || !too {
+			return first, fmt.Errorf("%w: lease %s has the positions %s and %s of the snapshot, and this source cannot "+
+				"tell which is the earlier one", feed.ErrBadRequest, of, first, p.at)
+		}
+		if b < a {
+			first = p.at
+		}
+	}
+	return first, nil
+}
+
+// create makes the leases of a unit, and its marker last, so that no instance takes the unit for whole before it is.
+func (u *Unit) create(ctx context.Context, s *Snapshot, places []placed) ([]Step, error) {
+	mode := feed.LatestVersion
+	if s.Mode == feed.AllVersionsAndDeletes.String() {
+		mode = feed.AllVersionsAndDeletes
+	}
+	var steps []Step
+	var made []feed.Record
+	for _, p := range places {
+		lease := feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: p.of.String(), Range: p.of, Position: p.at, Mode: mode,
+			Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
+		}
+		if err := u.readable(ctx, lease); err != nil {
+			return nil, err
+		}
+		made = append(made, lease)
+		steps = append(steps, Step{Action: ActionReset, Lease: lease.Lease(), To: p.at})
+	}
+	if u.options.DryRun {
+		return steps, nil
+	}
+	for i := range made {
+		stamp(&made[i])
+		if _, err := u.leases.Create(ctx, made[i]); err != nil {
+			return steps, fmt.Errorf("create lease %s: %w", made[i].Token, err)
+		}
+		steps[i].Done = true
+	}
+	info := feed.Record{Kind: feed.KindInfo, Properties: map[string]string{
+		notes.OriginProperty: notes.PlainTime(feed.FromBeginning().String()),
+	}}
+	if mode == feed.AllVersionsAndDeletes {
+		info.Properties = nil // such a feed has no beginning
+	}
+	stamp(&info)
+	if _, err := u.leases.Create(ctx, info); err != nil {
+		return steps, fmt.Errorf("create the marker of the unit: %w", err)
+	}
+	return steps, nil
+}
+
+// readable reads from the position of a lease, unless its range has been split since.
+func (u *Unit) readable(ctx context.Context, lease feed.Record) error {
+	_, err := u.source.Read(ctx, lease.Range, lease.Position, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
+	if err != nil && !errors.Is(err, feed.ErrGone) {
+		return fmt.Errorf("lease %s: read position %s: %w", lease.Token, lease.Position, err)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package changefeed_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+)
+
+// snapshot takes a snapshot, and reads it again from its JSON.
+func (w *world) snapshot(leases *docstore.Leases) *admin.Snapshot {
+	w.t.Helper()
+	s, err := admin.Open(w.orders, leases, admin.Options{}).Snapshot(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if _, err := s.WriteTo(&text); err != nil {
+		w.t.Fatal(err)
+	}
+	read, err := admin.ReadSnapshot(&text)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return read
+}
+
+// After a restore, what was handled since the snapshot comes again, and nothing else; also when a partition was split
+// since.
+func TestARestoreReplaysWhatCameAfterTheSnapshot(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		inWorld(t, 2, func(t *testing.T, w *world) {
+			y := &tally{}
+			p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
+			w.fill(20)
+			time.Sleep(time.Minute)
+			s := w.snapshot(w.leases)
+			if len(s.Leases) != 2 || s.Container == "" || s.Mode != "latest version" {
+				t.Errorf("the snapshot is %+v", s)
+			}
+			if split {
+				if _, err := w.orders.Split(t.Context(), w.partitions()[0].ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range 10 {
+				w.put("late", string(rune('a'+i)), i)
+			}
+			time.Sleep(time.Minute)
+			steps := operate(t, func(ctx context.Context) ([]admin.Step, error) {
+				return w.admin(admin.Options{}).Restore(ctx, s)
+			})
+			time.Sleep(time.Minute)
+			want := 2
+			if split {
+				want = 3
+			}
+			if items, again := y.items(); len(steps) != want || items != 30 || again != 10 || w.pending() != 0 {
+				t.Errorf("split %v: %d leases, %d items, %d again, %d pending; want %d, 30, 10 and 0", split, len(steps),
+					items, again, w.pending(), want)
+			}
+			p.stop(t)
+		})
+	}
+}
+
+// A unit of .NET or Java continues as one of ours under another name, from its positions, and nothing is lost or comes
+// again. Its snapshot makes a unit that those processors can read too, because ours has their form.
+func TestAUnitOfAnotherProcessorContinuesAsOneOfOurs(t *testing.T) {
+	for name, make := range map[string]func(*world){
+		"dotnet": dotnetUnit(`"\"2\""`, `"\"2\""`), "java": javaUnit(javaState),
+	} {
+		inWorld(t, 2, func(t *testing.T, w *world) {
+			w.fill(20)
+			make(w)
+			s := w.snapshot(w.leases)
+			ours := w.unit("ours")
+			unit := admin.Open(w.orders, ours, admin.Options{})
+			operate(t, func(ctx context.Context) ([]admin.Step, error) { return unit.Restore(ctx, s) })
+			lags, err := changefeed.Estimate(t.Context(), w.orders, ours)
+			if err != nil {
+				t.Fatal(err)
+			}
+			owed := int64(0)
+			for _, l := range lags {
+				owed += l.Pending
+			}
+			y := &tally{}
+			p := w.runOn(ours, "a", y, changefeed.Options{})
+			time.Sleep(time.Minute)
+			items, again := y.items()
+			for _, c := range y.changes {
+				if c.LSN <= 2 {
+					t.Errorf("%s: change %d was handled before", name, c.LSN)
+				}
+			}
+			if items == 0 || int64(items) != owed || again != 0 {
+				t.Errorf("%s: %d items, %d again, want the %d that are owed", name, items, again, owed)
+			}
+			p.stop(t)
+			if back := w.snapshot(ours); len(back.Leases) != 2 {
+				t.Errorf("%s: the snapshot of ours is %+v", name, back)
+			}
+		})
+	}
+}
+
+// What does not fit is refused before anything is written.
+func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		w.fill(5)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		before := w.records(feed.KindLease)
+		for name, edit := range map[string]func(s *admin.Snapshot){
+			"of container": func(s *admin.Snapshot) { s.Container = "AAAA_BBBB" },
+			"of mode":      func(s *admin.Snapshot) { s.Mode = feed.AllVersionsAndDeletes.String() },
+			"end at":       func(s *admin.Snapshot) { s.Leases = s.Leases[:1] },
+			"begins at":    func(s *admin.Snapshot) { s.Leases[0], s.Leases[1] = s.Leases[1], s.Leases[0] },
+			"read position": func(s *admin.Snapshot) {
+				s.Leases[1].Token, s.Leases[1].Start = "nonsense", ""
+			},
+			"neither a token nor a start": func(s *admin.Snapshot) { s.Leases[0] = admin.Place{Range: s.Leases[0].Range} },
+			"range of lease 1":            func(s *admin.Snapshot) { s.Leases[0].Range = "x" },
+			"start of lease":              func(s *admin.Snapshot) { s.Leases[0].Token, s.Leases[0].Start = "", "soon" },
+		} {
+			s := w.snapshot(w.leases)
+			edit(s)
+			_, err := w.admin(admin.Options{}).Restore(t.Context(), s)
+			if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for i, lease := range w.records(feed.KindLease) {
+			if lease.ETag != before[i].ETag {
+				t.Errorf("lease %s was written", lease.Token)
+			}
+		}
+		for _, text := range []string{"", "{}", `{"changefeed_snapshot":2}`, `{"changefeed_snapshot":1,"other":1}`, "[]"} {
+			if _, err := admin.ReadSnapshot(strings.NewReader(text)); !errors.Is(err, feed.ErrBadRequest) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+		dry := w.admin(admin.Options{DryRun: true})
+		if steps, err := dry.Restore(t.Context(), w.snapshot(w.leases)); err != nil || len(steps) != 2 || steps[0].Done {
+			t.Errorf("a dry restore: %+v, %v", steps, err)
+		}
+	})
+}
+
+// Changes of a key that was set aside are not handled, although the position has passed them.
+func TestASnapshotIsBeforeKeysThatAreSetAside(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		stuck := &tally{before: func(ctx context.Context, b *feed.Batch) error {
+			if !slices.Contains(itemIDs(b), "stuck") {
+				return nil
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		w.put("oslo", "stuck", 0)
+		for i := range 300 {
+			w.put("oslo", fmt.Sprint("item-", i), i)
+			w.put(fmt.Sprint("city-", i%7), fmt.Sprint("item-", i), i)
+		}
+		p := w.run("a", stuck, changefeed.Options{
+			Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 100, MaxItems: 50,
+		})
+		time.Sleep(time.Minute) // the lease is there
+		w.until(5*time.Minute, "the lag has the key", func() bool { return w.lag().SetAside == 1 })
+		time.Sleep(time.Minute)
+		lease := w.records(feed.KindLease)[0]
+		at, _ := w.orders.TokenLSN(lease.Position.Token)
+		s := w.snapshot(w.leases)
+		from, _ := w.orders.TokenLSN(s.Leases[0].Token)
+		if w.lag().SetAside != 1 || at < 100 || from > 0 {
+			t.Errorf("%d keys are set aside, the position is %d, and that of the snapshot %d, want 1, the end and 0",
+				w.lag().SetAside, at, from)
+		}
+		p.stop(t)
+	})
+}
