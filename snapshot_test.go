@@ -65,7 +65,8 @@ func TestARestoreReplaysWhatCameAfterTheSnapshot(t *testing.T) {
 				want = 3
 			}
 			if items, again := y.items(); len(steps) != want || items != 30 || again != 10 || w.pending() != 0 {
-				t.Errorf("split %v: %d leases, %d items, %d again, %d pending; want %d, 30, 10 and 0", split, len(steps),
+				t.Errorf("split %v: %d leases, %d items, %d again, %d pending; want %d, 30, 10 and 0", split,
+					len(steps),
 					items, again, w.pending(), want)
 			}
 			p.stop(t)
@@ -130,9 +131,11 @@ func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
 			"read position": func(s *admin.Snapshot) {
 				s.Leases[1].Token, s.Leases[1].Start = "nonsense", ""
 			},
-			"neither a token nor a start": func(s *admin.Snapshot) { s.Leases[0] = admin.Place{Range: s.Leases[0].Range} },
-			"range of lease 1":            func(s *admin.Snapshot) { s.Leases[0].Range = "x" },
-			"start of lease":              func(s *admin.Snapshot) { s.Leases[0].Token, s.Leases[0].Start = "", "soon" },
+			"neither a token nor a start": func(s *admin.Snapshot) {
+				s.Leases[0] = admin.Place{Range: s.Leases[0].Range}
+			},
+			"range of lease 1": func(s *admin.Snapshot) { s.Leases[0].Range = "x" },
+			"start of lease":   func(s *admin.Snapshot) { s.Leases[0].Token, s.Leases[0].Start = "", "soon" },
 		} {
 			s := w.snapshot(w.leases)
 			edit(s)
@@ -146,13 +149,15 @@ func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
 				t.Errorf("lease %s was written", lease.Token)
 			}
 		}
-		for _, text := range []string{"", "{}", `{"changefeed_snapshot":2}`, `{"changefeed_snapshot":1,"other":1}`, "[]"} {
+		for _, text := range []string{"", "{}", `{"changefeed_snapshot":2}`, `{"changefeed_snapshot":1,"other":1}`,
+			"[]"} {
 			if _, err := admin.ReadSnapshot(strings.NewReader(text)); !errors.Is(err, feed.ErrBadRequest) {
 				t.Errorf("%q: %v", text, err)
 			}
 		}
 		dry := w.admin(admin.Options{DryRun: true})
-		if steps, err := dry.Restore(t.Context(), w.snapshot(w.leases)); err != nil || len(steps) != 2 || steps[0].Done {
+		if steps, err := dry.Restore(t.Context(), w.snapshot(w.leases)); err != nil || len(steps) != 2 ||
+			steps[0].Done {
 			t.Errorf("a dry restore: %+v, %v", steps, err)
 		}
 	})

@@ -46,8 +46,8 @@ func (u *Unit) ResetTo(ctx context.Context, s Selection, to feed.Position) ([]St
 	})
 }
 
-// resolve checks a position with the source, and returns the token of a start if the source has one. If the partition of
-// the lease has been split and nobody has noticed, the position stays as it is: the leases of the parts begin there.
+// resolve checks a position with the source, and returns the token of a start if the source has one. If the partition
+// of the lease has been split and nobody has noticed, the position stays as it is: the leases of the parts begin there.
 func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position) (feed.Position, error) {
 	at := to
 	if to.Token == "" && to.Start.IsNow() {

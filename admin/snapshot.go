@@ -168,14 +168,15 @@ func (s *Snapshot) places() (all []placed, err error) {
 	return all, nil
 }
 
-// Restore gives the leases of the unit the positions of a snapshot, as [Unit.Reset] does. The ranges may differ, because
-// partitions were split or merged since: a lease whose range has several places continues at the earliest of them.
+// Restore gives the leases of the unit the positions of a snapshot, as [Unit.Reset] does. The ranges may differ,
+// because partitions were split or merged since: a lease whose range has several places continues at the earliest of
+// them.
 //
 // A unit without leases is made, with the leases of the snapshot: so a unit of .NET or Java continues as one of this
 // processor. Stop the other processors before, and start no instance meanwhile.
 //
-// A snapshot of another container or mode is a [feed.ErrBadRequest], and so is one whose places cannot be compared. Then
-// nothing is changed.
+// A snapshot of another container or mode is a [feed.ErrBadRequest], and so is one whose places cannot be compared.
+// Then nothing is changed.
 func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 	places, err := s.places()
 	if err != nil {
@@ -222,8 +223,9 @@ func (u *Unit) earliest(of feed.Range, places []placed) (first feed.Position, er
 		a, ok := records.TokenLSN(u.source, first.Token)
 		b, too := records.TokenLSN(u.source, p.at.Token)
 		if !ok || !too {
-			return first, fmt.Errorf("%w: lease %s has the positions %s and %s of the snapshot, and this source cannot "+
-				"tell which is the earlier one", feed.ErrBadRequest, of, first, p.at)
+			return first,
+				fmt.Errorf("%w: lease %s has the positions %s and %s of the snapshot, and this source cannot "+
+					"tell which is the earlier one", feed.ErrBadRequest, of, first, p.at)
 		}
 		if b < a {
 			first = p.at

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
@@ -58,6 +59,7 @@ type letterOptions struct {
 	query  letters.Query
 	key    arg.Key
 	all    bool // instead of ids
+	sure   confirm.Flags
 	report *report.Report
 }
 
@@ -213,15 +215,17 @@ func dlqDropCommand() *cobra.Command {
 changes were not handled. Either all letters that are named are there, or none is removed.
 A key that is held stays held, and its next changes are parked too, until dlq release --key.
 
-A file cannot be changed while a processor has it open.` + dlqHelp,
+A file cannot be changed while a processor has it open. On a terminal, drop asks first;
+elsewhere --yes is required.` + dlqHelp,
 		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
-  changefeed dlq drop mailer.ndjson --name mailer --key London --all`,
+  changefeed dlq drop mailer.ndjson --name mailer --key London --all --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.dropLetters(cmd, args) },
 	}
 	o.register(cmd)
 	o.report = output(cmd)
 	o.query.Sole = true
 	cmd.Flags().BoolVar(&o.all, "all", false, "remove all letters of the unit or, with --key, of the key")
+	o.sure.Register(cmd.Flags())
 	return cmd
 }
 
@@ -240,21 +244,27 @@ func (o *letterOptions) dropLetters(cmd *cobra.Command, args []string) error {
 	n := 0
 	err = o.withOpener(func(opener *place.Opener) error {
 		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
-		n, err = o.query.Drop(cmd.Context(), opener, at, warn)
+		n, err = o.query.Drop(cmd.Context(), opener, at, warn, func(letters int) (bool, error) {
+			return o.sure.Ask(cmd.Context(), confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr()), confirm.Question{
+				Text: fmt.Sprintf("Drop %s of unit %s, with their documents?", terminal.Count(letters, "letter"),
+					o.query.Name),
+			})
+		})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return o.report.Object(dropped{n}, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "dropped %s\n", terminal.Count(n, "letter"))
+	return o.report.Object(dropped{n, o.sure.DryRun}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s %s\n", o.sure.Verb("dropped", "drop"), terminal.Count(n, "letter"))
 		return err
 	})
 }
 
 // dropped is the result of dlq drop.
 type dropped struct {
-	Letters int `json:"dropped" about:"number of letters"`
+	Letters int  `json:"dropped" about:"number of letters"`
+	DryRun  bool `json:"dry_run" about:"true if nothing was removed, but would be"`
 }
 
 // ReportedAs implements [report.Value].

@@ -8,18 +8,14 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
-	"github.com/millrace/changefeed/docstore"
 )
 
 // The command import. The command finds all possible mistakes before creating anything, the cheapest checks first:
@@ -28,14 +24,11 @@ import (
 // importOptions are the flags of import.
 type importOptions struct {
 	placeFlags
-	to        place.Address
-	input     string // path, or - for standard input
-	pk        []string
-	ranges    int
-	ttl       arg.TTL
-	retention time.Duration
-	load      load.Options
-	report    *report.Report
+	containerFlags
+	to     place.Address
+	input  string // path, or - for standard input
+	load   load.Options
+	report *report.Report
 }
 
 // There are many writers, because each waits for an acknowledgement, and the store or account commits waiting writes
@@ -83,15 +76,9 @@ A container that does not exist is made, with its store, if --pk gives its parti
 		},
 	}
 	o.placeFlags.register(cmd)
+	o.containerFlags.register(cmd)
 	o.addPatience(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&o.pk, "pk", nil,
-		"`path` of the partition key, up to three for a hierarchical one; for a new container")
-	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
-	f.Var(&o.ttl, "ttl",
-		"time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
-	f.DurationVar(&o.retention, "retention", 0,
-		"how long a new container keeps all versions and deletes for its feed, such as 24h")
 	f.StringVar(&o.load.Rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
 	f.IntVar(&o.load.Writers, "writers", defaultWriters, "documents that are written at the same time")
 	f.BoolVar(&o.load.Restart, "restart", false, "begin anew, although an interrupted import could go on")
@@ -128,8 +115,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	opener.Retries = o.retries
 	defer func() { err = cmp.Or(err, opener.Close()) }()
 	c, err := opener.Make(cmd.Context(), o.to, place.Wanted{
-		Spec:  docstore.ContainerSpec{Paths: o.pk, Ranges: o.ranges, DefaultTTL: o.ttl.Seconds, Retention: o.retention},
-		Given: cmd.Flags().Changed,
+		Spec: o.spec(), Given: cmd.Flags().Changed,
 	})
 	if err != nil {
 		return err
@@ -149,12 +135,7 @@ func (o *importOptions) checkFlags() error {
 			o.load.Rejects = "stdin.rejects"
 		}
 	}
-	for _, path := range o.pk {
-		if !strings.HasPrefix(path, "/") {
-			return usage.Flag("pk", path, "a path such as /"+cmp.Or(path, "city"))
-		}
-	}
-	if err := o.retries.Check(); err != nil {
+	if err := cmp.Or(o.checkPaths(), o.retries.Check()); err != nil {
 		return err
 	}
 	switch {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -19,7 +20,7 @@ import (
 func leasesCommand() *cobra.Command {
 	o := placeFlags{container: unit.DefaultContainer}
 	var out *report.Report
-	var doomed string
+	var doomed deletedUnit
 	cmd := &cobra.Command{
 		Use:   "leases [ADDRESS]",
 		Short: "Show who reads which range, up to where, and what is still to come",
@@ -39,7 +40,7 @@ share, so that each shows all of it.
 
 With --delete NAME the leases of that unit are deleted, with all positions, so its next
 processor begins anew at its own start. This is refused while a processor of the unit is
-at work.
+at work. On a terminal it asks first; elsewhere --yes is required.
 
 The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and
 no instance of the unit runs), broken, splitting or retired. With -o json, one object a line: of kind lease, instance, request (an unserved dlq
@@ -62,8 +63,8 @@ object: deleted is the number of leases.` + addressHelp,
 					return fmt.Errorf("%w; processors make no lease container by themselves", err)
 				case err != nil:
 					return err
-				case doomed != "":
-					return deleteUnit(cmd, out, doomed, units)
+				case doomed.name != "":
+					return doomed.remove(cmd, out, units)
 				case !out.ForPeople():
 					return unit.WriteRows(out.Rows(), units)
 				}
@@ -73,19 +74,37 @@ object: deleted is the number of leases.` + addressHelp,
 	}
 	o.register(cmd)
 	out = outputRows(cmd, unit.Kinds()...)
-	cmd.Flags().StringVar(&doomed, "delete", "", "delete all records of the unit of this `name`")
+	doomed.register(cmd)
 	return cmd
 }
 
-// deleteUnit deletes the records of a unit, and reports how many leases were deleted.
-func deleteUnit(cmd *cobra.Command, out *report.Report, name string, units []unit.Unit) error {
-	gone, n, err := unit.Delete(cmd.Context(), name, units)
+// deletedUnit is the unit that --delete names.
+type deletedUnit struct {
+	confirm.Flags
+	name string
+}
+
+// register adds the flags.
+func (d *deletedUnit) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.name, "delete", "", "delete all records of the unit of this `name`")
+	d.Register(cmd.Flags())
+}
+
+// remove deletes the records of the unit, if the user agrees, and reports how many leases were deleted.
+func (d *deletedUnit) remove(cmd *cobra.Command, out *report.Report, units []unit.Unit) error {
+	gone, n, err := unit.Delete(cmd.Context(), d.name, units, func(u unit.Unit, leases int) (bool, error) {
+		return d.Ask(cmd.Context(), confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr()), confirm.Question{
+			Text: fmt.Sprintf("Delete %s of unit %s on %s, with the positions?", terminal.Count(leases, "lease"),
+				u.Processor, u.Container),
+		})
+	})
 	if err != nil {
 		return err
 	}
-	done := unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n}
+	done := unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n, DryRun: d.DryRun}
 	return out.Object(done, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "deleted %s on %s, leases: %d\n", gone.Processor, gone.Container, n)
+		_, err := fmt.Fprintf(w, "%s %s on %s, leases: %d\n", d.Verb("deleted", "delete"), gone.Processor,
+			gone.Container, n)
 		return err
 	})
 }

@@ -21,6 +21,13 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{
 		importCommand(),
 		exportCommand(),
+		containersCommand(),
+		createCommand(),
+		dropCommand(),
+		getCommand(),
+		putCommand(),
+		deleteCommand(),
+		queryCommand(),
 		tailCommand(),
 		runCommand(),
 		relayCommand(),

@@ -180,10 +180,19 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/place": {
 		"cosmos", "cosmosrest", "docstore", "feed", "internal/pause",
-		"internal/cosmosdb/rest", "cmd/changefeed/internal/contexts", "cmd/changefeed/internal/usage", thirdParty,
+		"internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "cmd/changefeed/internal/contexts",
+		"cmd/changefeed/internal/usage", thirdParty,
 	},
 	"cmd/changefeed/internal/contexts": {
 		"internal/filelock", "internal/pause", "cmd/changefeed/internal/usage",
+	},
+	// asks before a deletion; knows nothing of what is deleted
+	"cmd/changefeed/internal/confirm": {
+		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", thirdParty,
+	},
+	"cmd/changefeed/internal/items": {
+		"feed", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "cmd/changefeed/internal/place",
+		"cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage",
 	},
 	"internal/proof/fleet": {".", "feed", "internal/pause"},
 	"cmd/changefeed/internal/demo": {
@@ -212,7 +221,8 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/letters": {
-		"deadletters", "feed", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
+		".", "deadletters", "feed", "internal/cosmosdb/rawjson", "cmd/changefeed/internal/place",
+		"cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",
 	},

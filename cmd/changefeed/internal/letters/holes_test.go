@@ -14,12 +14,12 @@ func TestLettersAreListedThoughTheirUnitHasNoLeases(t *testing.T) {
 	opener := place.NewOpener(place.Settings{})
 	defer opener.Close()
 	there := func(yield func(feed.DeadLetter, error) bool) { yield(feed.DeadLetter{ID: "1"}, nil) }
-	all, err := gather(q.orUnknown(t.Context(), opener, place.Address{}, there))
+	all, err := gather(q.orUnknown(t.Context(), opener, Place{}, there))
 	if len(all) != 1 || err != nil {
 		t.Errorf("%d letters, %v; want 1", len(all), err)
 	}
 	nothing := func(func(feed.DeadLetter, error) bool) {}
-	if _, err := gather(q.orUnknown(t.Context(), opener, place.Address{}, nothing)); err == nil {
+	if _, err := gather(q.orUnknown(t.Context(), opener, Place{}, nothing)); err == nil {
 		t.Error("the leases cannot be read and there is no letter, and nobody hears of it")
 	}
 }

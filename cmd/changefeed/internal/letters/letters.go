@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
@@ -62,18 +63,19 @@ type Seq = iter.Seq2[feed.DeadLetter, error]
 // an error follows the letters.
 func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string, letters Seq, err error) {
 	if at.File != "" {
-		return at.File + ", a file of this host alone", q.filterMeant(deadletters.ReadFile(ctx, at.File, q.Name)), nil
+		all := q.filterMeant(deadletters.ReadFile(ctx, at.File, q.Name))
+		return at.File + ", a file of this host alone", q.orUnknown(ctx, o, at, all), nil
 	}
 	boxes, from, err := q.openBoxes(ctx, o, at.Address)
 	if err != nil {
 		return "", nil, err
 	}
-	return from, q.orUnknown(ctx, o, at.Address, q.filterMeant(boxes.Letters(ctx, q.Key))), nil
+	return from, q.orUnknown(ctx, o, at, q.filterMeant(boxes.Letters(ctx, q.Key))), nil
 }
 
 // orUnknown is the error for an unknown unit after letters that turn out to be none. The letters of a key, or of IDs,
 // say nothing about the name.
-func (q Query) orUnknown(ctx context.Context, o *place.Opener, at place.Address, letters Seq) Seq {
+func (q Query) orUnknown(ctx context.Context, o *place.Opener, at Place, letters Seq) Seq {
 	if q.Key != "" || len(q.IDs) > 0 {
 		return letters
 	}
@@ -93,22 +95,45 @@ func (q Query) orUnknown(ctx context.Context, o *place.Opener, at place.Address,
 	}
 }
 
-// checkName refuses a name that no unit has. Without a flag the leases may be elsewhere, or the user may not read them:
-// then nobody can say whether the name is right.
-func (q Query) checkName(ctx context.Context, o *place.Opener, at place.Address) error {
+// checkName refuses a name that no unit has, and lists the units that have letters in the place. Without a flag the
+// leases may be elsewhere, or the user may not read them: then only the letters say whether the name is right.
+func (q Query) checkName(ctx context.Context, o *place.Opener, at Place) error {
+	var unknown error
+	if at.File == "" {
+		var known bool
+		if known, unknown = q.hasLeases(ctx, o, at.Address); known {
+			return nil
+		}
+	}
+	names, err := unitNames(ctx, o, at)
+	if err != nil || len(names) == 0 {
+		return cmp.Or(unknown, err)
+	}
+	return usage.Missing{Err: usage.Flag("name", q.Name, "a unit that has letters here, "+strings.Join(names, " or ")+
+		", or a unit that has leases, see --leases")}
+}
+
+// hasLeases reports whether the unit has leases. The error is nil if nobody can say so, because the leases are where
+// no flag leads.
+func (q Query) hasLeases(ctx context.Context, o *place.Opener, at place.Address) (known bool, unknown error) {
 	leases := at.Beside(unit.DefaultContainer)
 	if q.Leases != "" {
 		var err error
 		if leases, err = o.Parse("--leases", q.Leases); err != nil {
-			return usage.Error{Err: err}
+			return false, usage.Error{Err: err}
 		}
 	}
 	r := Redrive{Query: q, Leases: leases, Opener: o}
 	_, _, err := r.findUnit(ctx)
-	if errors.As(err, new(unit.UnknownError)) || q.Leases != "" && !errors.As(err, new(usage.Error)) {
-		return err
+	switch {
+	case errors.As(err, new(unit.UnknownError)):
+		return false, err
+	case err == nil, errors.As(err, new(usage.Error)): // units of this name read several containers
+		return true, nil
+	case q.Leases != "":
+		return false, err
 	}
-	return nil // also if units of this name read several containers
+	return false, nil
 }
 
 // filterMeant yields the selected letters. among yields them immediately, because a box may contain more letters than
@@ -163,14 +188,18 @@ func (q Query) gatherNamed(letters Seq) ([]feed.DeadLetter, error) {
 }
 
 // Drop removes the selected letters, and returns their number. If any named letter is missing, none is removed. If a
-// crash had cut off the last line of a file, Drop calls warn.
-func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(text string)) (n int, err error) {
+// crash had cut off the last line of a file, Drop calls warn. Before the first removal, Drop calls approve with the
+// number, and removes nothing unless the answer is true.
+func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(text string),
+	approve func(letters int) (bool, error),
+) (n int, err error) {
 	if at.File == "" {
 		boxes, _, err := q.openBoxes(ctx, o, at.Address)
 		if err != nil {
 			return 0, err
 		}
-		return q.dropLetters(ctx, boxes, warn)
+		all := q.orUnknown(ctx, o, at, q.filterMeant(boxes.Letters(ctx, q.Key)))
+		return q.dropLetters(ctx, boxes, all, warn, approve)
 	}
 	b, err := deadletters.File(at.File, q.Name)
 	if errors.Is(err, deadletters.ErrInUse) {
@@ -183,16 +212,21 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 	if torn := b.Torn(); torn > 0 {
 		warn(fmt.Sprintf("the last line of %s was cut off, %d bytes: a crash had interrupted it", at.File, torn))
 	}
-	return q.dropLetters(ctx, b, warn)
+	return q.dropLetters(ctx, b, q.orUnknown(ctx, o, at, q.filterMeant(b.Letters(ctx, q.Key))), warn, approve)
 }
 
 // dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way,
 // the remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
 // more; drop calls warn about this.
-func (q Query) dropLetters(ctx context.Context, b box, warn func(text string)) (int, error) {
-	doomed, err := q.gatherNamed(q.filterMeant(b.Letters(ctx, q.Key)))
-	if err != nil {
+func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(text string),
+	approve func(letters int) (bool, error),
+) (int, error) {
+	doomed, err := q.gatherNamed(letters)
+	if err != nil || len(doomed) == 0 {
 		return 0, err
+	}
+	if sure, err := approve(len(doomed)); !sure || err != nil {
+		return len(doomed), err
 	}
 	for _, l := range doomed {
 		if err := b.Remove(ctx, l.Change.PartitionKey, l.ID); err != nil {

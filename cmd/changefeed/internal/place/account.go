@@ -208,8 +208,11 @@ type Account struct {
 	http   *http.Client
 }
 
-// Account opens the account of an address.
+// Account opens the account of an address. The store in a directory is an account too; see storeAccount.
 func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
+	if a.Dir != "" {
+		return o.storeAccount(a)
+	}
 	c, err := o.flags.findAccount(ctx, a)
 	if err != nil {
 		return nil, err

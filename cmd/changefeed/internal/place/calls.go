@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,9 +28,12 @@ const (
 
 // callError is the refusal of an account.
 type callError struct {
-	request string
-	status  int
-	said    string
+	request   string
+	status    int
+	substatus string
+	said      string
+	plan      json.RawMessage // of a query that the gateway does not run
+	wait      time.Duration   // before a retry, if the account is only throttled
 }
 
 // Error returns the request, the status, and the first line of the account's message.
@@ -66,28 +70,47 @@ func (a *Account) call(ctx context.Context, method string, resource []string, ki
 
 // send sends a request and passes the answer to read, unless the answer is a refusal.
 func (a *Account) send(request *http.Request, read func(body io.Reader) error) error {
-	answer, err := a.http.Do(request)
+	answer, err := a.answerTo(request)
 	if err != nil {
-		return fmt.Errorf("ask account: %w", err)
+		return err
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode/100 == 2 {
-		return read(answer.Body)
-	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
-	if err != nil {
-		return fmt.Errorf("read answer of account: %w", err)
-	}
-	return &callError{request.Method + " " + request.URL.Path, answer.StatusCode, refusalOf(text)}
+	return read(answer.Body)
 }
 
-// signedRequest makes a signed request.
+// answerTo sends a request and returns the answer, unless the answer is a refusal.
+func (a *Account) answerTo(request *http.Request) (*http.Response, error) {
+	answer, err := a.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask account: %w", err)
+	}
+	if answer.StatusCode/100 == 2 {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
+	if err != nil {
+		return nil, fmt.Errorf("read answer of account: %w", err)
+	}
+	milliseconds, _ := strconv.ParseFloat(answer.Header.Get("X-Ms-Retry-After-Ms"), 64) // 0 if there is no number
+	return nil, &callError{
+		request: request.Method + " " + request.URL.Path, status: answer.StatusCode,
+		substatus: answer.Header.Get("X-Ms-Substatus"), said: refusalOf(text), plan: planOf(text),
+		wait: time.Duration(milliseconds * float64(time.Millisecond)),
+	}
+}
+
+// signedRequest makes a signed request, with the JSON of body or, if body is bytes, with body itself.
 func (a *Account) signedRequest(ctx context.Context, method string, resource []string, kind string,
 	body any,
 ) (*http.Request, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("write request: %w", err)
+	// A document is sent byte for byte; Marshal would escape some characters.
+	text, ready := body.([]byte)
+	if !ready {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return nil, fmt.Errorf("write request: %w", err)
+		}
 	}
 	// Without a body, Marshal would return the text null.
 	if method == http.MethodGet {
@@ -122,9 +145,28 @@ func refusalOf(body []byte) string {
 		return fmt.Sprintf("%.200q", body)
 	}
 	line, _, _ := strings.Cut(refusal.Message, "\r\n")
-	var inner struct{ Errors []string }
+	var inner struct{ Errors []json.RawMessage }
 	if json.Unmarshal([]byte(strings.TrimPrefix(line, "Message: ")), &inner) == nil && len(inner.Errors) > 0 {
-		return inner.Errors[0]
+		return firstOf(inner.Errors)
 	}
 	return line
+}
+
+// firstOf returns the first error of a list: a text, or an object with the place in a query.
+func firstOf(all []json.RawMessage) string {
+	var text string
+	if json.Unmarshal(all[0], &text) == nil {
+		return text
+	}
+	var located struct {
+		Message  string
+		Location *struct{ Start, End int }
+	}
+	if json.Unmarshal(all[0], &located) != nil || located.Message == "" {
+		return string(all[0])
+	}
+	if at := located.Location; at != nil {
+		return fmt.Sprintf("characters %d to %d: %s", at.Start, at.End, located.Message)
+	}
+	return located.Message
 }

@@ -2,9 +2,11 @@ package place
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/docstore"
@@ -53,8 +55,9 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 }
 
 // create makes a container, and the database. A conflict is no error, because another import may make the same at this
-// moment. create cuts the retention to whole minutes, the unit of the service's policy.
-func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
+// moment. create cuts the retention to whole minutes, the unit of the service's policy. If ru is 0, the account chooses
+// the throughput.
+func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec, ru int) error {
 	var made struct{}
 	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)
 	if err != nil && !errors.Is(err, feed.ErrConflict) {
@@ -68,7 +71,15 @@ func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSp
 	if s.Retention > 0 {
 		p.Policy = &feedPolicy{int(s.Retention / time.Minute)}
 	}
-	err = a.call(ctx, http.MethodPost, []string{"dbs", at.Database}, "colls", p, &made)
+	body, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write container: %w", err)
+	}
+	q := Request{Method: http.MethodPost, Resource: []string{"dbs", at.Database, "colls"}, Body: body}
+	if ru > 0 {
+		q.Header = map[string]string{"X-Ms-Offer-Throughput": strconv.Itoa(ru)}
+	}
+	_, err = a.Send(ctx, q)
 	if err != nil && !errors.Is(err, feed.ErrConflict) {
 		return fmt.Errorf("create container: %w", err)
 	}
@@ -99,7 +110,7 @@ func (o *Opener) Create(ctx context.Context, at Address, spec docstore.Container
 		if err != nil {
 			return nil, err
 		}
-		if err := a.create(ctx, at, spec); err != nil {
+		if err := a.create(ctx, at, spec, 0); err != nil {
 			return nil, err
 		}
 		return o.Open(ctx, at)

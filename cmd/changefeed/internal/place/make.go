@@ -22,6 +22,8 @@ import (
 type Wanted struct {
 	Spec docstore.ContainerSpec // Paths, Ranges, DefaultTTL and Retention of a new container
 
+	Throughput int // of a new container, in request units a second; 0 leaves the choice to the account
+
 	// Given reports whether the user gave a part of Spec, by the name of the flag: pk, ranges, ttl or retention. An
 	// existing container must match that part, because Make does not change it.
 	Given func(flag string) bool
@@ -154,7 +156,7 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	default:
 		spec = w.Spec
 		if err = w.rehearse(ctx, at); err == nil {
-			err = a.create(ctx, at, spec)
+			err = a.create(ctx, at, spec, w.Throughput)
 		}
 	}
 	if err != nil {

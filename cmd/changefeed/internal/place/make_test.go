@@ -144,7 +144,7 @@ func TestAContainerOfAServerIsMadeAsItIsWanted(t *testing.T) {
 				t.Errorf("partition %d is %v, want %v", i, parts[i].Range, part)
 			}
 		}
-		if err := c.Account.create(t.Context(), a, wanted.Spec); err != nil {
+		if err := c.Account.create(t.Context(), a, wanted.Spec, 0); err != nil {
 			t.Errorf("made by two at once: %v", err)
 		}
 		if again, err := o.Account(t.Context(), a); again != c.Account || err != nil {

@@ -73,3 +73,12 @@ func absent(at Address, what error, where string, names []string) error {
 	}
 	return fmt.Errorf("%s: %w: %s", at.Quote(), what, want)
 }
+
+// NoDatabase returns the error for an address whose database does not exist, with the names of those that do.
+func NoDatabase(at Address, names []string) error {
+	where := "the account"
+	if at.Dir != "" {
+		where = "the store"
+	}
+	return absent(at, ErrNoDatabase, where, names)
+}

@@ -124,7 +124,9 @@ func (o *Opener) Close() error {
 		errs = append(errs, db.Close())
 	}
 	for _, a := range o.accounts {
-		a.client.Close()
+		if a.client != nil { // that of a store is the store itself
+			a.client.Close()
+		}
 		a.http.CloseIdleConnections() // our own connections
 	}
 	return errors.Join(errs...)

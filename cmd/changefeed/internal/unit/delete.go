@@ -19,8 +19,11 @@ import (
 
 // Delete removes the records of a unit, so that processors with this name begin anew. Delete refuses while a processor
 // of the unit works. The marker is deleted last: a processor that finds the marker without leases makes them again from
-// the unit's start, and skips nothing.
-func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int, err error) {
+// the unit's start, and skips nothing. Before the first deletion, Delete calls approve with the number of leases, and
+// deletes nothing unless the answer is true.
+func Delete(ctx context.Context, name string, units []Unit, approve func(u Unit, leases int) (bool, error)) (u Unit,
+	leases int, err error,
+) {
 	if u, err = chooseUnit(units, name); err != nil {
 		return u, 0, err
 	}
@@ -28,9 +31,18 @@ func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int,
 	if err != nil {
 		return u, 0, err
 	}
+	for _, record := range records {
+		if record.Kind == feed.KindLease {
+			leases++
+		}
+	}
+	if sure, err := approve(u, leases); !sure || err != nil {
+		return u, leases, err
+	}
 	slices.SortStableFunc(records, func(a, b feed.Record) int {
 		return cmp.Compare(deletedAfter(a.Kind), deletedAfter(b.Kind))
 	})
+	leases = 0
 	for _, record := range records {
 		err := u.store.Delete(ctx, record)
 		if errors.Is(err, feed.ErrConflict) {
@@ -68,8 +80,8 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return Unit{}, usage.Flag("delete", name, "the name of a unit that has leases here: "+cmp.Or(strings.Join(known,
-			", "), "there is none"))
+		return Unit{}, usage.Missing{Err: usage.Flag("delete", name, "the name of a unit that has leases here: "+
+			cmp.Or(strings.Join(known, ", "), "there is none"))}
 	}
 	var prefixes []string
 	for _, u := range named {

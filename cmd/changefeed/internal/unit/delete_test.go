@@ -54,7 +54,7 @@ func ended(t *testing.T, before func(store feed.LeaseStore, r feed.Record) error
 // Whoever finds the marker without leases makes them again from where the unit began, and skips nothing.
 func TestTheMarkerOfAUnitIsDeletedLast(t *testing.T) {
 	d, units := ended(t, func(feed.LeaseStore, feed.Record) error { return nil })
-	_, n, err := Delete(t.Context(), "mailer", units)
+	_, n, err := Delete(t.Context(), "mailer", units, surely)
 	if n != 2 || err != nil || len(d.deleted) != 4 || d.deleted[3] != feed.KindInfo {
 		t.Errorf("%d leases, %v, deleted %q", n, err, d.deleted)
 	}
@@ -63,7 +63,7 @@ func TestTheMarkerOfAUnitIsDeletedLast(t *testing.T) {
 // The check that nobody works may be late. Others may delete the same unit.
 func TestAUnitIsDeletedBesideOthers(t *testing.T) {
 	_, units := ended(t, func(store feed.LeaseStore, r feed.Record) error { return store.Delete(t.Context(), r) })
-	if _, n, err := Delete(t.Context(), "mailer", units); n != 2 || err != nil {
+	if _, n, err := Delete(t.Context(), "mailer", units, surely); n != 2 || err != nil {
 		t.Errorf("what others delete, too: %d leases, %v", n, err)
 	}
 	d, units := ended(t, func(store feed.LeaseStore, r feed.Record) error {
@@ -74,7 +74,7 @@ func TestAUnitIsDeletedBesideOthers(t *testing.T) {
 		}
 		return nil
 	})
-	_, n, err := Delete(t.Context(), "mailer", units)
+	_, n, err := Delete(t.Context(), "mailer", units, surely)
 	if n != 1 || !errors.Is(err, feed.ErrConflict) || !strings.Contains(err.Error(), "has begun to work") ||
 		slices.Contains(d.deleted, feed.KindInfo) {
 		t.Errorf("a processor that begins: %d leases, %v, deleted %q", n, err, d.deleted)
@@ -118,15 +118,15 @@ func TestOnlyTheUnitThatIsNamedIsDeleted(t *testing.T) {
 		t.Fatalf("%d leases: %q", n, left())
 	}
 	for _, name := range []string{"mail", "note", "biller", "m", ""} { // no unit, no unit, two units
-		if _, n, err := Delete(t.Context(), name, o.survey(t)); n != 0 || !errors.As(err, new(usage.Error)) {
+		if _, n, err := Delete(t.Context(), name, o.survey(t), surely); n != 0 || !errors.As(err, new(usage.Error)) {
 			t.Errorf("delete %q: %d leases, %v", name, n, err)
 		}
 	}
-	if _, n, err := Delete(t.Context(), second, o.survey(t)); n != 1 || err != nil || len(left()) != 4 ||
+	if _, n, err := Delete(t.Context(), second, o.survey(t), surely); n != 1 || err != nil || len(left()) != 4 ||
 		slices.ContainsFunc(left(), func(id string) bool { return strings.HasPrefix(id, second) }) {
 		t.Errorf("delete one of two sets: %d leases, %v, left %q", n, err, left())
 	}
-	if _, n, err := Delete(t.Context(), "mailer", o.survey(t)); n != 1 || err != nil || len(left()) != 3 {
+	if _, n, err := Delete(t.Context(), "mailer", o.survey(t), surely); n != 1 || err != nil || len(left()) != 3 {
 		t.Errorf("delete a unit: %d leases, %v, left %q", n, err, left())
 	}
 }
@@ -178,3 +178,6 @@ func TestAUnitAtWorkIsNotDeleted(t *testing.T) {
 		}
 	}
 }
+
+// surely approves of every deletion.
+func surely(Unit, int) (bool, error) { return true, nil }

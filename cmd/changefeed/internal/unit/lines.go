@@ -97,6 +97,7 @@ type Deleted struct {
 	Processor string `json:"processor" about:"name of the unit"`
 	Container string `json:"container" about:"the monitored container"`
 	Leases    int    `json:"deleted" about:"number of leases"`
+	DryRun    bool   `json:"dry_run" about:"true if nothing was deleted, but would be"`
 }
 
 // ReportedAs implements [report.Value].

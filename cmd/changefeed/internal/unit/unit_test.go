@@ -406,7 +406,7 @@ func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
 				t.Errorf("got %s, want %q", got, want)
 			}
 		}
-		if _, n, err := Delete(t.Context(), "mailer", units); n != 1 || err != nil {
+		if _, n, err := Delete(t.Context(), "mailer", units, surely); n != 1 || err != nil {
 			t.Errorf("Delete: %d leases, %v, want 1", n, err)
 		}
 		if left := o.survey(t); len(left) != 0 {

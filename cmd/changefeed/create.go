@@ -1,0 +1,48 @@
+package main
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// containerFlags are the flags that describe a new container, of import and create.
+type containerFlags struct {
+	pk        []string
+	ranges    int
+	ttl       arg.TTL
+	retention time.Duration
+}
+
+// register adds the flags to a command.
+func (c *containerFlags) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVar(&c.pk, "pk", nil,
+		"`path` of the partition key, up to three for a hierarchical one; for a new container")
+	f.IntVar(&c.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
+	f.Var(&c.ttl, "ttl",
+		"time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
+	f.DurationVar(&c.retention, "retention", 0,
+		"how long a new container keeps all versions and deletes for its feed, such as 24h")
+}
+
+// checkPaths refuses partition key paths that are none.
+func (c *containerFlags) checkPaths() error {
+	for _, path := range c.pk {
+		if !strings.HasPrefix(path, "/") {
+			return usage.Flag("pk", path, "a path such as /"+cmp.Or(path, "city"))
+		}
+	}
+	return nil
+}
+
+// spec returns the container that the flags describe.
+func (c *containerFlags) spec() docstore.ContainerSpec {
+	return docstore.ContainerSpec{Paths: c.pk, Ranges: c.ranges, DefaultTTL: c.ttl.Seconds, Retention: c.retention}
+}

@@ -1,0 +1,147 @@
+// Package items works on the containers and documents of an account for a person: the package lists, creates and drops
+// containers, and gets, puts, deletes and queries documents. The store in a directory and changefeed serve are accounts
+// too, see package place, so there is one way to all of them.
+package items
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
+)
+
+// A Target is an open container.
+type Target struct {
+	container *place.Container
+	account   *place.Account
+	paths     []pkey.Path
+}
+
+// Open opens an existing container.
+func Open(ctx context.Context, o *place.Opener, at place.Address) (*Target, error) {
+	c, err := o.Open(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{container: c}
+	for _, path := range c.Concrete().(interface{ KeyPaths() [][]string }).KeyPaths() {
+		t.paths = append(t.paths, path)
+	}
+	t.account, err = o.Account(ctx, at)
+	return t, err
+}
+
+// keyPaths returns the paths of the partition key as a person writes them.
+func (t *Target) keyPaths() (paths []string) {
+	for _, path := range t.paths {
+		paths = append(paths, "/"+strings.Join(path, "/"))
+	}
+	return paths
+}
+
+// resource returns the container's resource, or a resource in the container.
+func (t *Target) resource(below ...string) []string {
+	at := t.container.Address
+	return append([]string{"dbs", at.Database, "colls", at.Container}, below...)
+}
+
+// Name returns the container's name.
+func (t *Target) Name() string { return t.container.Address.Name() }
+
+// FullKey returns the partition key of a document. If no key was given, and the partition key is the id, the id is the
+// key.
+func (t *Target) FullKey(given feed.PartitionKey, id string) (feed.PartitionKey, error) {
+	paths := t.keyPaths()
+	if given == "" {
+		if slices.Equal(paths, []string{"/id"}) {
+			return feed.NewKey(id)
+		}
+		return "", usage.Error{Err: fmt.Errorf("--key is missing: container %q is partitioned by %s: want %s",
+			t.Name(), strings.Join(paths, ","), exampleKey(paths))}
+	}
+	return given, t.checkKey(given)
+}
+
+// checkKey refuses a key that has not one value for each path.
+func (t *Target) checkKey(key feed.PartitionKey) error {
+	parsed, err := pkey.Parse(string(key))
+	if err != nil {
+		return usage.Error{Err: fmt.Errorf("--key: %w", err)}
+	}
+	if paths := t.keyPaths(); parsed.Len() != len(paths) {
+		return usage.Flag("key", string(key), fmt.Sprintf("%s, of %s, such as %s", terminal.Count(len(paths), "value"),
+			strings.Join(paths, ","), exampleKey(paths)))
+	}
+	return nil
+}
+
+// exampleKey returns an example of the flag --key.
+func exampleKey(paths []string) string {
+	if len(paths) == 1 {
+		return "its value, such as --key London"
+	}
+	return `--key '["` + strings.Join(slices.Repeat([]string{"…"}, len(paths)), `","`) + `"]'`
+}
+
+// A Document is the place of a document.
+type Document struct {
+	ID  string
+	Key feed.PartitionKey
+}
+
+// String returns the document in words.
+func (d Document) String() string { return fmt.Sprintf("document %q of key %s", d.ID, d.Key) }
+
+// send sends a request about a document.
+func (t *Target) send(ctx context.Context, method string, d Document, ifMatch string) (place.Reply, error) {
+	name, value := place.KeyHeader(d.Key)
+	reply, err := t.account.Send(ctx, place.Request{
+		Method: method, Resource: t.resource("docs", d.ID), Header: map[string]string{name: value, "If-Match": ifMatch},
+	})
+	return reply, t.explain(d, ifMatch, err)
+}
+
+// explain makes the refusal of a request about a document an error in the user's words.
+func (t *Target) explain(d Document, ifMatch string, err error) error {
+	switch place.Status(err) {
+	case http.StatusNotFound:
+		return usage.Missing{Err: fmt.Errorf("there is no %v in container %q: want another ID or --key", d, t.Name())}
+	case http.StatusUnauthorized:
+		// The key is right, because the container was opened with it.
+		if strings.ContainsAny(d.ID, `%/\#`) || strings.HasSuffix(d.ID, " ") {
+			return fmt.Errorf("ID is %q: an account finds no document by an id that has one of %% / \\ # or ends in a "+
+				"blank: want changefeed query with WHERE c.id = @id", d.ID)
+		}
+	case http.StatusPreconditionFailed:
+		return fmt.Errorf("--if-match is %s: %v has another etag now, because somebody has changed it: want its present "+
+			"_etag, which changefeed get shows", ifMatch, d)
+	case http.StatusConflict:
+		return fmt.Errorf("%w: %v is in container %q: want another id, or leave --create out to replace it", errExists, d,
+			t.Name())
+	}
+	return err
+}
+
+// errExists means that a document exists which should be created.
+var errExists = errors.New("the document exists already")
+
+// Get returns a document.
+func (t *Target) Get(ctx context.Context, d Document) (json.RawMessage, error) {
+	reply, err := t.send(ctx, http.MethodGet, d, "")
+	return reply.Body, err
+}
+
+// Delete deletes a document, if ifMatch is empty or the document's etag. The charge is nil if it is unknown.
+func (t *Target) Delete(ctx context.Context, d Document, ifMatch string) (charge *float64, err error) {
+	reply, err := t.send(ctx, http.MethodDelete, d, ifMatch)
+	return reply.Charge(), err
+}

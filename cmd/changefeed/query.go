@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+)
+
+// The command query. cmd/changefeed/internal/items runs the query.
+
+// queryOptions are the flags of query.
+type queryOptions struct {
+	placeFlags
+	key        arg.Key
+	file       string
+	parameters []string
+	most       int
+	report     *report.Report
+}
+
+// queryCommand is the command query.
+func queryCommand() *cobra.Command {
+	var o queryOptions
+	cmd := &cobra.Command{
+		Use:   "query [ADDRESS] SQL",
+		Short: "Query the documents of a container by SQL",
+		Long: `Query the documents of a container by the SQL of Azure Cosmos DB, and write a row for each
+result. All pages are read unless --max is given. With -v the charge, the number of pages,
+the time and the plan are written to standard error. A table shows whole documents without
+their system properties.
+
+A parameter such as @city gets its value from -p city=Oslo. A value that is JSON, such as 5,
+true, null or ["a"], is that JSON, and any other is a text; '"5"' is the text 5.
+
+An account runs ORDER BY, aggregates, TOP, OFFSET, DISTINCT and GROUP BY only within one
+partition key (--key), or in a container of one physical partition. So does changefeed
+serve, unless it is --lenient. A store in a directory runs them over all partitions.` + addressHelp,
+		Example: `  changefeed query http://127.0.0.1:8081/shop/orders 'SELECT c.id, c.total FROM c WHERE c.city = @city' -p city=Oslo
+  changefeed query --db data --container orders 'SELECT VALUE COUNT(1) FROM c'
+  changefeed query cosmos:shop/orders --file top.sql --key London -n 10 -o csv`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.register(cmd)
+	f := cmd.Flags()
+	f.Var(&o.key, "key", `only one partition key: text such as London, or JSON such as [5] or ["a","b"]`)
+	f.StringVar(&o.file, "file", "", "`file` with the query, or - for standard input")
+	f.StringArrayVarP(&o.parameters, "param", "p", nil, "parameter of the query, `NAME=VALUE`; may be given more than once")
+	f.IntVarP(&o.most, "max", "n", 0, "end after this many rows; 0 is no limit")
+	o.report = outputRows(cmd)
+	return cmd
+}
+
+// run runs the query.
+func (o *queryOptions) run(cmd *cobra.Command, args []string) error {
+	q := items.Query{Key: o.key.Value, Max: o.most}
+	if o.most < 0 {
+		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
+	}
+	for _, text := range o.parameters {
+		p, err := items.ParseParameter(text)
+		if err != nil {
+			return err
+		}
+		q.Parameters = append(q.Parameters, p)
+	}
+	if cmd.Flags().Changed("file") {
+		text, err := o.readQuery(cmd)
+		if err != nil {
+			return err
+		}
+		args = append(args, text)
+	}
+	return o.withTarget(cmd, args, "SQL", func(t *items.Target, text string) error {
+		q.Text = text
+		rows := o.report.Rows()
+		bill, err := t.Run(cmd.Context(), q, func(row json.RawMessage) error {
+			if o.report.ForPeople() {
+				row = items.WithoutSystem(row)
+			}
+			return rows.AddDocument(row)
+		})
+		if flushed := rows.Flush(); err == nil { // the rows before an error are right
+			err = flushed
+		}
+		verbose, _ := cmd.Flags().GetCount(verboseFlag) // fails only for an unknown flag
+		if verbose > 0 && bill.Pages > 0 {
+			o.report.Notice("%s, %s, %.2f RU, %s", terminal.Count(bill.Rows, "row"), terminal.Count(bill.Pages, "page"),
+				bill.Charge, terminal.Seconds(bill.Elapsed.Seconds()))
+			if plan, err := t.Explain(cmd.Context(), q); err == nil { // an account may have no plan
+				o.report.Notice("plan: %s", plan)
+			}
+		}
+		return err
+	})
+}
+
+// readQuery reads the file with the query.
+func (o *queryOptions) readQuery(cmd *cobra.Command) (string, error) {
+	in, err := openInput(cmd, "--file", o.file)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return "", fmt.Errorf("read --file: %w", err)
+	}
+	if strings.TrimSpace(string(text)) == "" {
+		return "", usage.Error{Err: errors.New("--file is " + o.file + ": it is empty: want a query, such as SELECT * FROM c")}
+	}
+	return string(text), nil
+}
