@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // movedByDotNet has a host of .NET's read the only lease's range from its position, and write the position after that
@@ -111,4 +113,29 @@ func (w *world) isAttempt1(id string, o changefeed.Options) {
 		w.t.Errorf("LSNs %v came in attempts %v, want %d, which has never failed, in attempt 1", y.order, y.attempts,
 			lsn)
 	}
+}
+
+// After a merge the first change after the position may be another one, so attempts are not counted for it.
+func TestAttemptsEndWhereTheirPartitionIsMerged(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		o := changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4}
+		w.failedOnce(false, o)
+		l := w.records(feed.KindLease)[0]
+		name := w.partitions()[0].ID + " -FF"
+		if before := l.Properties[notes.DoneProperty]; !strings.Contains(before, name) || l.Attempts != 1 {
+			t.Fatalf("%d attempts and the note %s: the test shows nothing", l.Attempts, before)
+		}
+		l.Properties = notes.Set(l.Properties, notes.DoneProperty,
+			strings.Replace(l.Properties[notes.DoneProperty], name, "merged -FF", 1))
+		if _, err := w.leases.Update(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		h := &tally{}
+		p := w.run("b", h, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if len(h.attempts) != 1 || h.attempts[0] != 1 {
+			t.Errorf("attempts %d, want the first alone", h.attempts)
+		}
+	})
 }

@@ -24,7 +24,7 @@ func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending
 	if partitions != nil && notes.Name(l.Range.Min, l.Range.Max, partitions) == notes.Unknown {
 		return instance.Ending{Why: feed.ReasonSplit}, nil
 	}
-	n, suspect, err := reader.read(ctx, partitions)
+	n, suspect, moved, err := reader.read(ctx, partitions)
 	if err != nil {
 		return instance.Ending{}, err
 	}
@@ -33,7 +33,10 @@ func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending
 	if partitions != nil {
 		d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
 	}
-	n.First = d.engine.Attempts()
+	// After a merge the first change after the position may be another one.
+	if n.First = d.engine.Attempts(); moved {
+		n.First = 0
+	}
 	d.engine.Restore(n, time.Now())
 	if d.phase == begun {
 		d.phase = open
@@ -56,15 +59,16 @@ type noteReader struct {
 }
 
 // read reads the notes, without the keys that are now in other leases. If there is a suspect, it was called alone when
-// the last owner ended.
+// the last owner ended. moved: the note of single changes is about another position or partition.
 func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n delivery.Notes, suspect *notes.Suspect,
-	err error,
+	moved bool, err error,
 ) {
 	l := r.held.Lease
 	lsn, _ := records.TokenLSN(r.in.Source, l.Position.Token)
 	in := notes.Place{Position: l.Position.Token, LSN: lsn, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
 	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], in)
 	r.reportDropped(notes.DoneProperty, err)
+	moved = errors.Is(err, notes.ErrMoved)
 	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], in)
 	r.reportDropped(notes.HeldProperty, err)
 	aside, err := notes.ReadAside(l.Properties[notes.AsideProperty], in)
@@ -74,7 +78,7 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 	for i, key := range held.Keys {
 		mine, err := r.mayHave(ctx, key)
 		if err != nil {
-			return n, nil, err
+			return n, nil, moved, err
 		}
 		if mine {
 			n.Held = append(n.Held, notes.HeldKey{Key: key, Since: held.Since[i]})
@@ -83,7 +87,7 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 	for _, k := range aside.Keys {
 		mine, err := r.mayHave(ctx, k.Key)
 		if err != nil {
-			return n, nil, err
+			return n, nil, moved, err
 		}
 		if mine {
 			n.Aside = append(n.Aside, delivery.Aside{
@@ -95,13 +99,13 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 	for _, of := range aside.Recalls {
 		mine, err := r.mayHave(ctx, of.Key)
 		if err != nil {
-			return n, nil, err
+			return n, nil, moved, err
 		}
 		if mine {
 			n.Recalls = append(n.Recalls, of)
 		}
 	}
-	return n, done.Suspect, nil
+	return n, done.Suspect, moved, nil
 }
 
 // mayHave reports whether a key may be in the lease's range: after a split only one of the children has it.
