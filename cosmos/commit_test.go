@@ -20,7 +20,7 @@ import (
 func TestAWrongBatchIsNotSent(t *testing.T) {
 	fine := feed.Write{Body: json.RawMessage(`{"id":"fine","pk":"k"}`)}
 	for want, wrong := range map[string]feed.Write{
-		"body is no JSON":          {Body: json.RawMessage(`{`)},
+		"body is not JSON, at byte 1: unexpected end": {Body: json.RawMessage(`{`)},
 		"body is [1]":              {Body: json.RawMessage(`[1]`)},
 		"id is 7":                  {Body: json.RawMessage(`{"id":7,"pk":"k"}`)},
 		"of 0 bytes":               {Body: json.RawMessage(`{"pk":"k"}`)},

@@ -61,6 +61,7 @@ func sendBackup(c *call) error {
 // checkState is a line of the answer to a check; the last line has Done set.
 type checkState struct {
 	Records    int64                `json:"records"`
+	Documents  int64                `json:"documents"` // in the store when the check began
 	Done       bool                 `json:"done,omitempty"`
 	Violations []docstore.Violation `json:"violations,omitempty"`
 	Error      string               `json:"error,omitempty"` // why the check could not be done
@@ -77,7 +78,7 @@ func checkStore(c *call) error {
 	c.out.Charge += service.ManageCharge
 	a := c.answerLong("application/x-ndjson")
 	out := json.NewEncoder(a)
-	var state checkState
+	state := checkState{Documents: c.s.db.Count()}
 	var said time.Time
 	var gone error
 	var err error

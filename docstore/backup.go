@@ -12,6 +12,9 @@ import (
 // ETags, resource ids and retained versions, and leases and continuations made against the original remain valid
 // against the copy.
 
+// PartialSuffix is the end of the name of a copy that is not whole yet.
+const PartialSuffix = engine.PartialSuffix
+
 // Backup copies the store into a new directory. The copy is the state of one moment during the call: every write
 // acknowledged before the call is in the copy, and readers and writers go on. When Backup returns, the copy is on the
 // disk, and Backup has opened it once, because a copy that was never opened may not be readable. If Backup returns an

@@ -256,6 +256,14 @@ func (db *DB) Containers() []*Container {
 	return list
 }
 
+// Count returns the number of documents of all containers: the sum of [Container.Count].
+func (db *DB) Count() (n int64) {
+	for _, c := range *db.containers.Load() {
+		n += c.Count()
+	}
+	return n
+}
+
 // RID returns the resource id of the store, which is that of its [DefaultDatabase].
 func (db *DB) RID() string { return encodeRID(db.rid) }
 

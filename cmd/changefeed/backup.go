@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -72,25 +72,26 @@ func (backedUp) ReportedAs() string { return "backup" }
 // the store itself has the same violations.
 func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
-	var received atomic.Int64
-	how := func() string { return fmt.Sprintf("%s: %d bytes received", to, received.Load()) }
-	copying := func() error { return place.Backup(ctx, o.account, from, to, &received) }
-	if strings.Contains(from, "://") { // a directory is copied directly, without a stream
-		copyHere := copying
-		copying = func() error { return terminal.WithProgress(cmd.ErrOrStderr(), how, copyHere) }
+	partial := scratch.Guard(to+docstore.PartialSuffix, exitAtOnce)
+	defer partial.Release()
+	err := o.report.During(from, report.Bytes, copied(from, to), func() error {
+		return place.Backup(ctx, o.account, from, to)
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted before the copy was whole; nothing is left in %s, and the same command begins "+
+			"anew", to)
 	}
-	if err := copying(); err != nil {
+	if err != nil {
 		return err
 	}
 	done := backedUp{Directory: to, Checked: !o.skip}
 	if !o.skip {
 		// The command checks the copy instead of the source. This costs the server nothing, and also finds faults of
 		// the transfer.
-		if err := (&checkOptions{}).checkCopy(cmd, to); err != nil {
+		if err := (&checkOptions{report: o.report}).checkCopy(cmd, to); err != nil {
 			return o.copyUnchecked(ctx, to, err)
 		}
 	}
-	var err error
 	if done.Files, done.Bytes, err = sizeOf(to); err != nil {
 		return err
 	}
@@ -99,9 +100,23 @@ func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 		if o.skip {
 			checked = "not checked"
 		}
-		_, err := fmt.Fprintf(w, "%s: %d bytes in %d files, %s\n", to, done.Bytes, done.Files, checked)
+		_, err := fmt.Fprintf(w, "%s: %s in %s, %s\n", to, terminal.Size(done.Bytes),
+			terminal.Count(done.Files, "file"), checked)
 		return err
 	})
+}
+
+// copied returns a function that measures the progress of a copy. How large the store of a server is, is unknown.
+func copied(from, to string) func() report.State {
+	_, total, _ := sizeOf(strings.TrimPrefix(from, "docstore:")) // 0 for the address of a server
+	var done int64
+	return func() report.State {
+		// At the end, the directory has its final name, and counts no more.
+		if _, bytes, err := sizeOf(to + docstore.PartialSuffix); err == nil {
+			done = max(done, bytes)
+		}
+		return report.State{Done: done, Total: total}
+	}
 }
 
 // copyUnchecked returns the error of a copy whose check failed. A copy with violations is kept. If the check found no
@@ -111,7 +126,7 @@ func (o *backupOptions) copyUnchecked(ctx context.Context, to string, err error)
 	case errors.Is(err, docstore.ErrCorrupt):
 		return fmt.Errorf("%w; the copy is left in %s: the store that it was made of has the same violations", err, to)
 	case ctx.Err() != nil:
-		err = errors.New("interrupted before the copy was checked")
+		err = errors.New("interrupted before the copy was checked, and the same command begins anew")
 	}
 	if left := os.RemoveAll(to); left != nil {
 		return fmt.Errorf("%w; the copy is left in %s: %w", err, to, left)

@@ -50,7 +50,7 @@ func TestABackupThatIsInterruptedInItsCheckLeavesNothing(t *testing.T) {
 	backup.SetOut(&said)
 	backup.SetErr(&said)
 	err := backup.ExecuteContext(until{t.Context(), to})
-	if err == nil || err.Error() != "interrupted before the copy was checked; removed "+to || said.Len() > 0 {
+	if err == nil || err.Error() != "interrupted before the copy was checked, and the same command begins anew; removed "+to || said.Len() > 0 {
 		t.Errorf("got %v, said %q", err, said.String())
 	}
 	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func TestACheckThatIsInterruptedSaysSo(t *testing.T) {
 	check.SetErr(&said)
 	err := check.ExecuteContext(until{t.Context(), dir})
 	if err == nil || !strings.HasPrefix(err.Error(), dir+": interrupted after ") ||
-		!strings.HasSuffix(err.Error(), " records, with 0 violations until then") {
+		!strings.HasSuffix(err.Error(), " records, with 0 violations until then; the same command begins anew") {
 		t.Errorf("got %v, want that it was interrupted", err)
 	}
 }

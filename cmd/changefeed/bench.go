@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // benchOptions are the flags of bench.
@@ -46,13 +48,16 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 			if err != nil {
 				return err
 			}
+			if err := o.checkFlags(); err != nil {
+				return err
+			}
 			binary, err := os.Executable()
 			if err != nil {
 				return err
 			}
 			return bench.Measure(cmd.Context(), chosen, bench.Plan{
 				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary,
-				Report: o.report, Log: cmd.ErrOrStderr(),
+				Report: o.report, Log: cmd.ErrOrStderr(), Exit: exitAtOnce,
 			})
 		},
 	}
@@ -64,6 +69,22 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 		"how `long` serve_memory has requests of all kinds at once, after its other load of 4.5 s")
 	o.report = outputRows(cmd, bench.FigureKind)
 	return cmd
+}
+
+// checkFlags refuses another build that cannot be started, before a store is filled.
+func (o *benchOptions) checkFlags() error {
+	if o.load < 0 {
+		return usage.Flag("load", o.load.String(), "a positive duration")
+	}
+	if o.against == "" {
+		return nil
+	}
+	path, err := exec.LookPath(o.against)
+	if err != nil {
+		return usage.Flag("against", o.against, "the path of another build of changefeed, such as ./changefeed-before")
+	}
+	o.against = path
+	return nil
 }
 
 // chooseBenchmarks returns the benchmarks with the given names. Without names, these are all benchmarks or, if another

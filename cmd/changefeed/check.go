@@ -57,7 +57,8 @@ Each violation is a line, 20 at most, and the exit code is then 5.` + storeHelp,
 type checked struct {
 	Store      string               `json:"store" about:"directory or address"`
 	OK         bool                 `json:"ok" about:"the check was done, and there is no violation"`
-	Records    int64                `json:"records" about:"records that were checked"`
+	Documents  *int64               `json:"documents" about:"documents in the store when the check began"`
+	Records    int64                `json:"records" about:"records that were checked: several for a document"`
 	Violations []docstore.Violation `json:"violations" about:"at most 20"`
 	Error      string               `json:"error,omitempty" about:"why the check could not be done"`
 }
@@ -80,24 +81,40 @@ func (c checked) verdict() error {
 func (o *checkOptions) checkStore(cmd *cobra.Command, store string) (checked, error) {
 	ctx := cmd.Context()
 	found := checked{Store: store, Violations: []docstore.Violation{}}
-	var records atomic.Int64
-	how := func() string { return fmt.Sprintf("%s: %d records checked", store, records.Load()) }
-	err := terminal.WithProgress(cmd.ErrOrStderr(), how, func() error {
+	var reached atomic.Pointer[place.Checked]
+	reached.Store(&place.Checked{})
+	measure := func() report.State { return stateOf(*reached.Load()) }
+	err := o.report.During(store, report.Documents, measure, func() error {
 		// An empty list stays a list, so -o json never contains null there.
-		violations, err := place.Check(ctx, o.account, store, records.Store)
+		violations, err := place.Check(ctx, o.account, store, func(c place.Checked) { reached.Store(&c) })
 		found.Violations = append(found.Violations, violations...)
 		return err
 	})
-	found.Records = records.Load()
+	found.Records, found.Documents = reached.Load().Records, reached.Load().Documents
 	if err != nil && ctx.Err() != nil { // the error of an interrupted read says nothing about the store
-		err = fmt.Errorf("%s: interrupted after %d records, with %s until then", store, found.Records,
-			terminal.Count(len(found.Violations), "violation"))
+		err = fmt.Errorf("%s: interrupted after %s, with %s until then; the same command begins anew", store,
+			terminal.Count(found.Records, "record"), terminal.Count(len(found.Violations), "violation"))
 	}
 	if err != nil {
 		found.Error = err.Error()
 	}
 	found.OK = found.verdict() == nil
 	return found, err
+}
+
+// recordsOfDocument is how many records a store has for a document: the document, its version, its place in the index
+// of ids, and the check of the version.
+const recordsOfDocument = 4
+
+// stateOf returns the progress of a check in documents, because users do not know about records. The number is an
+// estimate.
+func stateOf(c place.Checked) report.State {
+	s := report.State{Done: c.Records / recordsOfDocument}
+	if c.Documents != nil {
+		s.Total = *c.Documents
+		s.Done = min(s.Done, s.Total)
+	}
+	return s
 }
 
 // writeText writes the report for people. If the check failed, there is no summary, because the error follows.
@@ -110,7 +127,11 @@ func (c checked) writeText(w io.Writer) error {
 	if c.verdict() != nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "%s: %d records, no violation\n", c.Store, c.Records)
+	size := terminal.Count(c.Records, "record")
+	if c.Documents != nil {
+		size = terminal.Count(*c.Documents, "document") + " in " + size
+	}
+	_, err := fmt.Fprintf(w, "%s: %s, no violation\n", c.Store, size)
 	return err
 }
 

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -69,10 +69,12 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	}
 	dir := o.dir
 	if dir == "" {
-		if dir, err = os.MkdirTemp("", "changefeed-demo-"); err != nil {
-			return fmt.Errorf("make directory of the store: %w", err)
+		var temporary *scratch.Dir
+		if temporary, err = scratch.Make("", "changefeed-demo-", exitAtOnce); err != nil {
+			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { err = cmp.Or(err, temporary.Remove()) }()
+		dir = temporary.Path
 	}
 	out := cmd.OutOrStdout()
 	if !o.report.ForPeople() {

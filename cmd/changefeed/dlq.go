@@ -167,7 +167,7 @@ With -o json, one object a line: id, key, item, lease, attempts, cause, disposit
 				if !o.report.ForPeople() {
 					return letters.WriteList(o.report.Rows(), all)
 				}
-				return letters.WriteTable(cmd.OutOrStdout(), o.query.Name, from, all)
+				return letters.WriteTable(o.report.Out, terminal.Of(o.report.Out), o.query.Name, from, all)
 			})
 		},
 	}

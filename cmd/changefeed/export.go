@@ -2,13 +2,18 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unload"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
@@ -59,7 +64,7 @@ the same: documents are JSON.` + salvageHelp,
 				return o.salvageDocuments(cmd, args)
 			}
 			return o.withContainer(cmd, args, func(c *place.Container) error {
-				return unload.Documents(cmd.Context(), c.Source, cmd.OutOrStdout(), o.documentOptions())
+				return o.exportDocuments(cmd.Context(), c)
 			})
 		},
 	}
@@ -74,9 +79,58 @@ the same: documents are JSON.` + salvageHelp,
 	return cmd
 }
 
-// documentOptions returns the options that choose the documents.
+// documentOptions returns the options that choose the documents, and count them.
 func (o *exportOptions) documentOptions() unload.Options {
-	return unload.Options{Key: o.key.Value, Range: o.rng.Value(), System: o.system}
+	return unload.Options{Key: o.key.Value, Range: o.rng.Value(), System: o.system, Count: new(atomic.Int64)}
+}
+
+// exported is the summary of an export.
+type exported struct {
+	Documents int64   `json:"documents" about:"number of documents"`
+	Seconds   float64 `json:"seconds" about:"how long the export took"`
+}
+
+// ReportedAs implements [report.Value].
+func (exported) ReportedAs() string { return "export" }
+
+// exportKind describes the summary of changefeed export.
+var exportKind = report.Kind{
+	Name: "export", About: "The summary of an export, on standard error: export.", Of: exported{},
+}
+
+// exportDocuments writes the documents of a container, and a summary.
+func (o *exportOptions) exportDocuments(ctx context.Context, c *place.Container) error {
+	chosen, begun := o.documentOptions(), time.Now()
+	err := o.showProgress(c.Address.Name(), unload.Count(ctx, c.Source, chosen), chosen, func() error {
+		return unload.Documents(ctx, c.Source, o.report.Out, chosen)
+	})
+	if err != nil || o.report.Quiet {
+		return interruptedExport(ctx, chosen, err)
+	}
+	done := exported{chosen.Count.Load(), time.Since(begun).Seconds()}
+	return o.report.Aside(done, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "exported %s in %.2f s\n", terminal.Count(done.Documents, "document"), done.Seconds)
+		return err
+	})
+}
+
+// showProgress shows the progress of an export. On a terminal the documents themselves show the progress.
+func (o *exportOptions) showProgress(what string, total int64, chosen unload.Options, f func() error) error {
+	if terminal.Of(o.report.Out).Width != nil {
+		return f()
+	}
+	return o.report.During(what, report.Documents, func() report.State {
+		return report.State{Done: chosen.Count.Load(), Total: total}
+	}, f)
+}
+
+// interruptedExport says what remains undone, if the user has interrupted an export.
+func interruptedExport(ctx context.Context, chosen unload.Options, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("interrupted after %s, the last of them whole; the same command begins anew",
+		terminal.Count(chosen.Count.Load(), "document"))
 }
 
 // salvageDocuments writes the remaining documents of a container, or of all containers, in a damaged store, and then
@@ -87,19 +141,16 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 	if err != nil {
 		return err
 	}
-	left, err := unload.Salvage(cmd.Context(), dir, name, cmd.OutOrStdout(), o.documentOptions())
-	switch {
-	case err != nil:
+	var left *unload.Remains
+	chosen := o.documentOptions()
+	err = o.showProgress(dir, 0, chosen, func() (err error) {
+		left, err = unload.Salvage(cmd.Context(), dir, name, o.report.Out, chosen)
 		return err
-	case o.report.Form == report.JSON:
-		var line []byte
-		if line, err = report.Line(left.Line()); err == nil {
-			_, err = cmd.ErrOrStderr().Write(line)
-		}
-	default:
-		err = left.WriteLosses(cmd.ErrOrStderr())
+	})
+	if err != nil {
+		return interruptedExport(cmd.Context(), chosen, err)
 	}
-	return cmp.Or(err, left.Err())
+	return cmp.Or(o.report.Aside(left.Line(), left.WriteLosses), left.Err())
 }
 
 // damagedStore returns the directory, and the container if the command line names a container. Only a directory can be

@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -33,6 +35,19 @@ func TestASalvageRefusesWhatItCannotDo(t *testing.T) {
 		root.SetErr(io.Discard)
 		if err := root.ExecuteContext(t.Context()); err == nil || began && !errors.As(err, new(usage.Error)) {
 			t.Errorf("%q: got %v, want an error of usage", args, err)
+		}
+	}
+}
+
+// The lines that long work writes to standard error have a schema, like results.
+func TestWhatLongWorkSaysHasASchema(t *testing.T) {
+	schema, err := report.SchemaOf(append(report.Kinds(), exportKind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"export", "progress", "notice", "error"} {
+		if !strings.Contains(string(schema), `"const": "`+kind+`"`) {
+			t.Errorf("the schema lacks the kind %s", kind)
 		}
 	}
 }

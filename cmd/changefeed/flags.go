@@ -162,9 +162,7 @@ func choiceOf(cmd *cobra.Command) contexts.Choice {
 // addPatience adds the flag --patience, for long-running commands that should survive a restart of the server. Other
 // commands fail at once.
 func (p *placeFlags) addPatience(cmd *cobra.Command) {
-	p.retries = &place.Patience{Say: func(format string, args ...any) {
-		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
-	}}
+	p.retries = &place.Patience{Say: func(format string, args ...any) { reportOf(cmd).Warn(format, args...) }}
 	cmd.Flags().DurationVar(&p.retries.Limit, "patience", place.DefaultLimit,
 		"how long to try again when an account cannot be reached; 0s does not")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,7 @@ type importOptions struct {
 const (
 	defaultWriters = 256
 	maxWriters     = 4096
+	maxRanges      = 1000 // of a store, and of changefeed serve
 )
 
 // importCommand is the command import. cmd/changefeed/internal/load loads the documents.
@@ -120,25 +122,27 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	show := load.NewProgress(cmd.ErrOrStderr(), o.input, in)
-	o.retries.Say = show.Say
-	done, err := load.Documents(cmd.Context(), in, c, show, o.load)
+	done, err := load.Documents(cmd.Context(), in, c, o.report, o.load)
 	// Even after an error, the report shows how far the import has come.
 	return cmp.Or(o.writeResult(done), err)
 }
 
 // checkFlags refuses invalid values of flags.
 func (o *importOptions) checkFlags() error {
-	if o.load.Rejects == "" {
-		o.load.Rejects = o.input + ".rejects"
-		if o.input == "-" {
-			o.load.Rejects = "stdin.rejects"
-		}
+	rejects := o.input + ".rejects"
+	o.load.Input = filepath.Base(o.input)
+	if o.input == "-" {
+		o.load.Input, rejects = "standard input", "stdin.rejects"
 	}
+	o.load.Rejects = cmp.Or(o.load.Rejects, rejects)
 	if err := cmp.Or(o.checkPaths(), o.retries.Check()); err != nil {
 		return err
 	}
 	switch {
+	case o.ranges < 0 || o.ranges > maxRanges:
+		return usage.Flag("ranges", strconv.Itoa(o.ranges), fmt.Sprintf("1 to %d", maxRanges))
+	case o.retention < 0:
+		return usage.Flag("retention", o.retention.String(), "0 or more, such as 24h")
 	case o.load.Writers < 1 || o.load.Writers > maxWriters:
 		return usage.Flag("writers", strconv.Itoa(o.load.Writers), fmt.Sprintf("1 to %d", maxWriters))
 	case o.load.Rejects == "-": // would be a file with this name
@@ -185,10 +189,11 @@ func (o *importOptions) writeResult(done *load.Result) error {
 	return o.report.Object(done, func(w io.Writer) error {
 		before := ""
 		if done.Before > 0 {
-			before = fmt.Sprintf(", %d before", done.Before)
+			before = fmt.Sprintf(", %s before", terminal.Number(done.Before))
 		}
-		_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%.0f a second)%s, rejected %d\n",
-			terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds, done.Rate, before, done.Rejected)
+		_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%s a second)%s, rejected %s\n",
+			terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds, terminal.Number(int64(done.Rate)),
+			before, terminal.Number(done.Rejected))
 		return err
 	})
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -127,6 +131,67 @@ func TestAnEmptyFlagOfAServerIsRefused(t *testing.T) {
 		if err := root.ExecuteContext(ended); !errors.As(err, new(usage.Error)) ||
 			!strings.HasPrefix(err.Error(), tt.says) {
 			t.Errorf("%q: %v, want %q", tt.args, err, tt.says)
+		}
+	}
+}
+
+// A relay that cannot work says so before the relay makes a container or the directory of a broker.
+func TestFlagsOfARelayAreCheckedFirst(t *testing.T) {
+	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in.ndjson")
+	if err := os.WriteFile(in, []byte(`{"id":"1","pk":"a"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#contacts", "--pk", "/pk")
+	broker := filepath.Join(t.TempDir(), "nats")
+	for _, tt := range [][3]string{
+		{"origin", "://x%zz", `--origin is "://x%zz": want a URI reference`},
+		{"origin", "a b", `--origin is "a b": want a URI reference`},
+		{"origin", "", `--origin is "": want a URI reference`},
+		{"sync", "-5s", "--sync is -5s: want a positive duration"},
+		{"alarm", "-1s", "--alarm is -1s: want a positive duration"},
+		{"broker-listen", "foo", "--broker-listen is foo: want a loopback address with a port"},
+		{"broker-listen", "0.0.0.0:4222", "--broker-listen is 0.0.0.0:4222: want a loopback address with a port"},
+	} {
+		_, _, err := call(t, "relay", "--source", "docstore:"+dir+"#contacts", "--name", "r", "--create-leases",
+			"--to", "embedded:"+broker, "--"+tt[0], tt[1])
+		if !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt[2]) {
+			t.Errorf("--%s %q: got %v, want %s", tt[0], tt[1], err, tt[2])
+		}
+		if _, err := os.Stat(broker); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("--%s %q: the broker's directory: %v", tt[0], tt[1], err)
+		}
+	}
+}
+
+// A mistake in another flag leaves no lease container behind, which would hide that the unit has never run.
+func TestAnInstanceThatCannotBeginMakesNoLeases(t *testing.T) {
+	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in.ndjson")
+	if err := os.WriteFile(in, []byte(`{"id":"1","pk":"a"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/pk")
+	for _, letters := range []string{
+		filepath.Join(dir, "none", "letters"), "docstore:" + dir + "#orders", "docstore:" + dir + "/none#letters",
+	} {
+		_, _, err := call(t, "run", "--source", "docstore:"+dir+"#orders", "--name", "one", "--create-leases", "--once",
+			"--max-attempts", "2", "--dead-letters", letters, "--", "cat")
+		if err == nil || !strings.HasPrefix(err.Error(), "--dead-letters is ") {
+			t.Errorf("letters in %s: got %v, want an error of --dead-letters", letters, err)
+		}
+		if _, _, err := call(t, "leases", "--db", dir); !errors.Is(err, place.ErrNoContainer) {
+			t.Errorf("letters in %s: the leases: %v, want that there is no container", letters, err)
+		}
+	}
+}
+
+// A benchmark fills its store for a while, so another build is looked for before.
+func TestABenchmarkLooksForTheOtherBuildFirst(t *testing.T) {
+	dir := t.TempDir()
+	for _, against := range []string{filepath.Join(dir, "none"), dir} {
+		_, said, err := call(t, "bench", "serve_upsert", "--against", against)
+		want := "--against is " + against + ": want"
+		if !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), want) || said != "" {
+			t.Errorf("got %v after %q", err, said)
 		}
 	}
 }

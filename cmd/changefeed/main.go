@@ -11,6 +11,9 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 )
 
 // How far the heap may grow, in percent of the live part. Commands hold little memory and allocate much, page after
@@ -28,11 +31,19 @@ func letHeapGrow(percent int) {
 	}
 }
 
-// main ends the command gracefully at the first interrupt, and at once at the second.
+// exitAtOnce ends the process after a second interrupt.
+func exitAtOnce() { os.Exit(exitInterrupted) }
+
+// main ends the command gracefully at the first interrupt, and at once at the second: a second Ctrl-C at any time, and
+// a second SIGTERM after scratch.SameSignal.
 func main() {
 	letHeapGrow(commandGC)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	ctx, stopInterrupts := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stopTerminations := signal.NotifyContext(ctx, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() {
+		stopInterrupts()
+		time.AfterFunc(scratch.SameSignal, stopTerminations)
+	})
 	// If the reader of the output has gone, the write returns an error, so the command closes its stores. If the
 	// signal were ignored, the programs that the command starts would ignore the signal too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

@@ -96,17 +96,25 @@ func noticesOf(cmd *cobra.Command) func(format string, args ...any) {
 
 // prepareReport completes the report of a command whose flags were read; nil if the command has none.
 func prepareReport(cmd *cobra.Command) error {
+	r := reportOf(cmd)
+	if r == nil {
+		return nil
+	}
+	r.Command, r.Out, r.Err = cmd.CommandPath(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	r.Quiet, _ = cmd.Flags().GetBool("quiet") // false if there is no such flag
+	return r.Check()
+}
+
+// reportOf returns the report of a command; nil if the command has none.
+func reportOf(cmd *cobra.Command) *report.Report {
 	flag := cmd.Flags().Lookup(outputFlag)
 	if flag == nil {
 		return nil
 	}
-	f, ok := flag.Value.(*formFlag)
-	if !ok {
-		return nil
+	if f, ok := flag.Value.(*formFlag); ok {
+		return f.report
 	}
-	f.report.Command, f.report.Out, f.report.Err = cmd.CommandPath(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	f.report.Quiet, _ = cmd.Flags().GetBool("quiet") // false if there is no such flag
-	return f.report.Check()
+	return nil
 }
 
 // wantsJSON reports whether a command line, which may be wrong, asks for errors as JSON.

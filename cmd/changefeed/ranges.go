@@ -1,9 +1,8 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -40,12 +39,12 @@ func (o *partitionOptions) writePartitions(parts []feed.Partition, failed error)
 		}
 		return rows.Flush()
 	}
-	t := tabwriter.NewWriter(o.report.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
+	table := [][]string{{"PARTITION", "RANGE", "CAME FROM"}}
 	for _, p := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", p.ID, p.Range.String(), terminal.OrDash(strings.Join(p.Parents, " ")))
+		table = append(table, []string{p.ID, p.Range.String(), terminal.OrDash(strings.Join(p.Parents, " "))})
 	}
-	return t.Flush()
+	_, err := io.WriteString(o.report.Out, terminal.Table(table, terminal.Of(o.report.Out).Room()))
+	return err
 }
 
 // partition is a partition for programs.

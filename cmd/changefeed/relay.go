@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,14 +97,8 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 
 // run opens the broker and runs the processor until it is stopped.
 func (o *relayOptions) run(cmd *cobra.Command) (err error) {
-	if o.typ == "" {
-		return usage.Flag("type", `""`, "the type of the documents that are events, such as "+outbox.EventType)
-	}
-	if o.alarm < 0 {
-		return usage.Flag("alarm", o.alarm.String(), "a positive duration")
-	}
-	if o.expire != 0 && o.expire < outbox.LeastExpireAfter {
-		return usage.Flag("expire-after", o.expire.String(), "at least "+outbox.LeastExpireAfter.String())
+	if err := o.checkFlags(); err != nil {
+		return err
 	}
 	i, err := o.newInstance(cmd)
 	if err != nil {
@@ -127,6 +125,28 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	return o.reportPublished(cmd, relay.Status())
+}
+
+// checkFlags refuses invalid values of flags.
+func (o *relayOptions) checkFlags() error {
+	_, noURI := url.Parse(o.origin)
+	host, _, noAddress := net.SplitHostPort(o.listen)
+	ip := net.ParseIP(host)
+	switch {
+	case o.typ == "":
+		return usage.Flag("type", `""`, "the type of the documents that are events, such as "+outbox.EventType)
+	case o.origin == "" || noURI != nil || strings.ContainsAny(o.origin, " \t\r\n"):
+		return usage.Flag("origin", strconv.Quote(o.origin), "a URI reference such as /events or https://example.com/shop")
+	case o.alarm < 0:
+		return usage.Flag("alarm", o.alarm.String(), "a positive duration")
+	case o.sync < 0:
+		return usage.Flag("sync", o.sync.String(), "a positive duration, or 0s to sync each message")
+	case o.listen != "" && (noAddress != nil || host != "localhost" && !ip.IsLoopback()):
+		return usage.Flag("broker-listen", o.listen, "a loopback address with a port, such as localhost:4222")
+	case o.expire != 0 && o.expire < outbox.LeastExpireAfter:
+		return usage.Flag("expire-after", o.expire.String(), "at least "+outbox.LeastExpireAfter.String())
+	}
+	return nil
 }
 
 // handlerOptions returns the options of the handler that the flags describe.

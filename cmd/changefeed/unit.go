@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +71,7 @@ func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error
 	if o.report.Form != report.JSON {
 		o.Say = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
 	}
-	o.Exit = func() { os.Exit(exitInterrupted) }
+	o.Exit = exitAtOnce
 	return instance.New(o.Settings)
 }
 

@@ -205,8 +205,8 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/bench": {
 		".", "cosmos", "cosmosrest", "deadletters", "docstore", "feed",
 		"internal/proof/fleet", "internal/proof/memnet", "cmd/changefeed/internal/memory", "internal/pause",
-		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", "cmd/changefeed/internal/web", "outbox",
-		brokers,
+		"cmd/changefeed/internal/report", "cmd/changefeed/internal/scratch", "cmd/changefeed/internal/terminal",
+		"cmd/changefeed/internal/usage", "cmd/changefeed/internal/web", "outbox", brokers,
 		thirdParty,
 		"cmd/changefeed/internal/report",
 	},
@@ -229,7 +229,7 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/instance": {
 		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg",
 		"internal/cosmosdb/leasedoc", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
-		"cmd/changefeed/internal/unit",
+		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/unit",
 		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unload": {
@@ -238,25 +238,26 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/load": {
 		"docstore", "feed", "cmd/changefeed/internal/place", "internal/cosmosdb/service",
-		"cmd/changefeed/internal/terminal",
+		"cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal",
 	},
-	"cmd/changefeed/internal/terminal": {thirdParty},
 	"cmd/changefeed/internal/report": {
 		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", thirdParty,
 	},
-	"internal/proof/lives":            {"docstore"},
-	"internal/proof/memnet":           {},
-	"cmd/changefeed/internal/notices": {},
-	"tools/mutants":                   {},
-	"tools/rename":                    {thirdParty}, // loads packages with their types
-	"tools/measure":                   {},
-	"tools/long":                      {},
-	"tools/stress":                    {},
-	"tools/pictures":                  {},
-	"tools/size":                      {},
-	"internal/proof/nethost":          {"docstore", "feed"},
-	"internal/proof/sim":              {anyPackage, thirdParty}, // the whole system in a single test
-	"tools/tidy":                      {},
+	"cmd/changefeed/internal/terminal": {thirdParty},
+	"internal/proof/lives":             {"docstore"},
+	"internal/proof/memnet":            {},
+	"cmd/changefeed/internal/notices":  {},
+	"cmd/changefeed/internal/scratch":  {},
+	"tools/mutants":                    {},
+	"tools/rename":                     {thirdParty}, // loads packages with their types
+	"tools/measure":                    {},
+	"tools/long":                       {},
+	"tools/stress":                     {},
+	"tools/pictures":                   {},
+	"tools/size":                       {},
+	"internal/proof/nethost":           {"docstore", "feed"},
+	"internal/proof/sim":               {anyPackage, thirdParty}, // the whole system in a single test
+	"tools/tidy":                       {},
 
 	"cosmosrest/internal/hybridrow": {"feed"},
 	"cosmosrest/internal/netbatch":  {}, // shares no code with the package that it tests

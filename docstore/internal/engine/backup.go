@@ -83,7 +83,8 @@ func nothingMore(in *tar.Reader) error {
 	return fmt.Errorf("stream has %q after its end", h.Name)
 }
 
-const partialSuffix = ".partial"
+// PartialSuffix is the end of the name of a copy that is not whole yet.
+const PartialSuffix = ".partial"
 
 // intoNew creates a directory: fill and try work on a directory with a temporary name, which intoNew renames at the
 // end. So a directory with the wanted name is always complete, even after a kill.
@@ -94,7 +95,7 @@ func intoNew(dir string, fill, try func(partial string) error) (err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	partial := dir + partialSuffix
+	partial := dir + PartialSuffix
 	if _, err := os.Lstat(partial); !errors.Is(err, fs.ErrNotExist) {
 		return cmp.Or(err, fmt.Errorf("%w: %s is of a backup at work, or of one that was killed: then remove it",
 			fs.ErrExist, partial))

@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
@@ -117,6 +117,7 @@ type Plan struct {
 	Load    time.Duration  // duration of the mixed load of serve_memory
 	Report  *report.Report // receives each figure immediately, unless it is for people
 	Log     io.Writer      // receives the progress
+	Exit    func()         // ends the process, after a second interrupt
 }
 
 // Rivalled returns the benchmarks that load a server in a separate process: two servers can take turns of seconds.
@@ -133,13 +134,13 @@ func (b Benchmark) hasRival() bool {
 }
 
 // Measure runs benchmarks in their order. If ctx ends, the error is [ErrInterrupted].
-func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
-	dir, err := os.MkdirTemp(p.Dir, "changefeed-bench-")
+func Measure(ctx context.Context, chosen []Benchmark, p Plan) (err error) {
+	dir, err := scratch.Make(p.Dir, "changefeed-bench-", p.Exit)
 	if err != nil {
-		return fmt.Errorf("make directory for the data: %w", err)
+		return err
 	}
-	defer os.RemoveAll(dir)
-	s := &Site{Plan: p, dir: dir}
+	defer func() { err = cmp.Or(err, dir.Remove()) }()
+	s := &Site{Plan: p, dir: dir.Path}
 	defer s.close()
 	var all []Figure
 	rows := p.Report.Rows()
@@ -161,7 +162,8 @@ func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 		}
 		f, err := run(ctx, s)
 		if ctx.Err() != nil { // the figure of an incomplete benchmark is no measurement
-			return cmp.Or(conclude(), ErrInterrupted)
+			return cmp.Or(conclude(), fmt.Errorf("%w: %s is not measured, and the figures before it are whole",
+				ErrInterrupted, b.Name))
 		}
 		if err != nil { // the figures so far are still shown
 			return errors.Join(fmt.Errorf("measure %s: %w", b.Name, err), conclude())

@@ -30,9 +30,9 @@ func TestFiguresAreATableWithBars(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.Join([]string{
-		"NAME   VALUE           BASELINE  RATIO                        TARGET        ",
-		"half   12.3k writes/s  24.7k     0.5    ██████████░░░░░░░░░░  ratio ≥ 0.55  MISSED",
-		"quick  0.123 ms        -         -                            ≤ 5 ms        ok",
+		"  NAME   VALUE           BASELINE  RATIO                        TARGET        VERDICT",
+		"  half   12.3k writes/s  24.7k     0.5    ██████████░░░░░░░░░░  ratio ≥ 0.55  MISSED",
+		"  quick  0.123 ms        -         -                            ≤ 5 ms        ok",
 		"",
 		"half: why",
 		"quick: how",
@@ -213,7 +213,7 @@ func TestFiguresFitTheirTerminal(t *testing.T) {
 		Detail: strings.Repeat("a few words of what was measured and how, ", 5), Target: "≤ 0.25 requests/lease/min",
 		OK: true,
 	}}
-	for _, width := range []int{80, 120, 0} {
+	for _, width := range []int{40, 80, 120, 0} {
 		var out bytes.Buffer
 		if err := writeFigures(&out, all, width); err != nil {
 			t.Fatal(err)

@@ -3,10 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"text/tabwriter"
-	"unicode/utf8"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
@@ -17,19 +14,13 @@ import (
 // first drops the bars and then the targets; the lines below then contain the targets.
 func writeFigures(w io.Writer, all []Figure, width int) error {
 	table, targets := figureTable(all, true, true), true
-	// Widths are counted in runes, because the characters of bars take several bytes.
-	tooWide := func() bool {
-		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool {
-			return utf8.RuneCountInString(line) > width
-		})
-	}
-	if tooWide() {
+	if !terminal.Fits(table, width) {
 		table = figureTable(all, false, true)
 	}
-	if tooWide() {
+	if !terminal.Fits(table, width) {
 		table, targets = figureTable(all, false, false), false
 	}
-	if _, err := fmt.Fprintln(w, table); err != nil {
+	if _, err := fmt.Fprintln(w, terminal.Table(table, width)); err != nil {
 		return err
 	}
 	for _, f := range all {
@@ -44,11 +35,9 @@ func writeFigures(w io.Writer, all []Figure, width int) error {
 	return nil
 }
 
-// figureTable returns the table, with or without its wide columns.
-func figureTable(all []Figure, bars, targets bool) string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, value, baseline, ratio, bar, target, verdict string) {
+// figureTable returns the rows of the table, with or without its wide columns.
+func figureTable(all []Figure, bars, targets bool) [][]string {
+	row := func(name, value, baseline, ratio, bar, target, verdict string) []string {
 		cells := []string{name, value, baseline, ratio}
 		if bars {
 			cells = append(cells, bar)
@@ -56,9 +45,9 @@ func figureTable(all []Figure, bars, targets bool) string {
 		if targets {
 			cells = append(cells, target)
 		}
-		fmt.Fprintln(t, strings.Join(append(cells, verdict), "\t"))
+		return append(cells, verdict)
 	}
-	row("NAME", "VALUE", "BASELINE", "RATIO", "", "TARGET", "")
+	table := [][]string{row("NAME", "VALUE", "BASELINE", "RATIO", "", "TARGET", "VERDICT")}
 	for _, f := range all {
 		baseline, ratio, bar, verdict := "-", "-", "", "ok"
 		if f.Baseline != nil {
@@ -67,10 +56,9 @@ func figureTable(all []Figure, bars, targets bool) string {
 		if !f.OK {
 			verdict = "MISSED"
 		}
-		row(f.Name, amount(f.Value)+" "+f.Unit, baseline, ratio, bar, f.Target, verdict)
+		table = append(table, row(f.Name, amount(f.Value)+" "+f.Unit, baseline, ratio, bar, f.Target, verdict))
 	}
-	_ = t.Flush() // cannot fail: writes to memory
-	return b.String()
+	return table
 }
 
 // figureBar is the width of the bar of a figure that equals its baseline.

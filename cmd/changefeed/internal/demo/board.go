@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
@@ -29,7 +30,7 @@ const (
 	plainEvery = 2 * time.Second
 	keySpace   = 64  // width of the picture of all keys, in characters
 	rateBar    = 24  // maximum; less on a narrow terminal
-	rowWidth   = 66  // width of a row without its bar
+	rowWidth   = 66  // width of a row without its bar; a narrower terminal has fewer columns
 	fullRate   = 400 // changes per second of a full bar
 	smoothing  = 0.4 // weight of the newest rate
 )
@@ -112,22 +113,35 @@ func summary(head string, rows []row) string {
 	return head + "; leases: " + strings.Join(hosts, ", ")
 }
 
-// layOut lays out the board. A narrow terminal has no bars, because they only repeat a figure.
+// layOut lays out the board. A narrow terminal has no bars, because they only repeat a figure, and an even narrower one
+// has no latencies.
 func (b *board) layOut(rows []row, lags []changefeed.Lag) []line {
-	bar := rateBar
-	if room := b.d.screen.Room(); room > 0 {
+	bar, room := rateBar, b.d.screen.Room()
+	narrow := room > 0 && room < rowWidth
+	if room > 0 {
 		bar = max(0, min(rateBar, room-rowWidth))
 	}
-	lines := []line{
-		{},
-		{{b.headLine(rows), bold}},
-		{{fmt.Sprintf("%-10s %-8s %6s %7s  %-*s %9s %9s %9s", "INSTANCE", "STATE", "LEASES", "LAG",
-			bar, "", "CHANGES/S", "P50 ms", "P99 ms"), dim}},
+	heading := fmt.Sprintf("%-10s %-8s %6s %7s  %-*s %9s %9s %9s", "INSTANCE", "STATE", "LEASES", "LAG", bar, "",
+		"CHANGES/S", "P50 ms", "P99 ms")
+	if narrow {
+		heading = fmt.Sprintf("%-10s %6s %7s %9s", "INSTANCE", "LEASES", "LAG", "CHANGES/S")
 	}
+	lines := []line{{}}
+	for text := range strings.SplitSeq(terminal.Wrap(b.headLine(rows), 0, room, 0), "\n") {
+		lines = append(lines, line{{text, bold}})
+	}
+	lines = append(lines, line{{heading, dim}})
 	for n, r := range rows {
 		style := colour(n)
 		if r.state == "killed" {
 			style = alarming
+		}
+		if narrow { // the style alone says that the instance was killed
+			lines = append(lines, line{
+				{fmt.Sprintf("%-10s", r.name), style},
+				{fmt.Sprintf(" %6d %7d %9.0f", r.leases, r.lag, r.rate), plain},
+			})
+			continue
 		}
 		full := min(bar, int(r.rate/fullRate*float64(bar)+0.5))
 		lines = append(lines, line{
@@ -138,8 +152,15 @@ func (b *board) layOut(rows []row, lags []changefeed.Lag) []line {
 			{fmt.Sprintf(" %9.0f %9.1f %9.1f", r.rate, r.p50, r.p99), plain},
 		})
 	}
-	return append(lines, b.drawKeys(lags))
+	lines = append(lines, b.drawKeys(lags))
+	for text := range strings.SplitSeq(terminal.Wrap(legend, 0, room, 0), "\n") {
+		lines = append(lines, line{{text, dim}})
+	}
+	return lines
 }
+
+// legend explains the picture of the keys.
+const legend = "each ▕ begins a lease; its digits are the number of its host, ? is none"
 
 // colour returns the style of an instance.
 func colour(n int) string { return fmt.Sprint(36 - n%5) } // cyan, magenta, blue, yellow, green
@@ -148,25 +169,30 @@ func colour(n int) string { return fmt.Sprint(36 - n%5) } // cyan, magenta, blue
 func (b *board) drawKeys(lags []changefeed.Lag) line {
 	all := b.d.fleet.Instances()
 	picture := line{{"keys ", dim}}
+	space := keySpace
+	if room := b.d.screen.Room(); room > 0 {
+		space = max(1, min(keySpace, room-len("keys ▏")))
+	}
 	for _, lag := range lags {
 		i := slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == lag.Lease.Owner })
 		text, style := "?", alarming
 		if i >= 0 && !all[i].Killed() {
 			text, style = lag.Lease.Owner[len(lag.Lease.Owner)-1:], colour(i)
 		}
-		width := edgeAt(lag.Lease.Range.Max) - edgeAt(lag.Lease.Range.Min)
+		width := edgeAt(lag.Lease.Range.Max, space) - edgeAt(lag.Lease.Range.Min, space)
 		picture = append(picture, span{"▕", dim}, span{strings.Repeat(text, max(0, width-1)), style})
 	}
 	return append(picture, span{"▏", dim})
 }
 
-// edgeAt returns the place of an edge of a range in the picture of the key space, whose hashes begin below 40.
-func edgeAt(edge string) int {
+// edgeAt returns the place of an edge of a range in a picture of the key space of some characters. Hashes begin below
+// 40.
+func edgeAt(edge string, space int) int {
 	// The two highest bits of a hash are never set, so no hash is above this end.
 	const end = 0x4000
 	at, err := strconv.ParseUint((edge + "0000")[:4], 16, 16)
 	if err != nil || at > end {
 		at = end
 	}
-	return int(at) * keySpace / end
+	return int(at) * space / end
 }

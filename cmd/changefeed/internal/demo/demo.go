@@ -62,6 +62,14 @@ type Findings struct {
 // ReportedAs implements [report.Value].
 func (Findings) ReportedAs() string { return "demo" }
 
+// verdict returns the last line for people.
+func (f Findings) verdict() line {
+	if f.OK {
+		return line{{"PASSED", good}, {"  nothing was lost, and nothing came out of order", plain}}
+	}
+	return line{{"FAILED", alarming}, {fmt.Sprintf("  %d lost, %d out of order", f.Lost, f.OutOfOrder), plain}}
+}
+
 // latency is the time from the acknowledgement of a write to its handler.
 type latency struct {
 	P50 float64 `json:"p50" about:"half of all were faster"`
@@ -112,6 +120,7 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 	}
 	j := d.ledger.Judge()
 	found = Findings{
+		OK:      j.Lost == 0 && j.OutOfOrder == 0,
 		Written: j.Written(), Handled: j.Handled, Lost: j.Lost, OutOfOrder: j.OutOfOrder,
 		Duplicates: j.Duplicates, DuplicatesPlannedMoves: j.Planned, RebalanceRounds: d.rounds,
 		Latency: latency{j.P50 / 1000, j.P99 / 1000}, ledger: j,
@@ -225,5 +234,6 @@ func (d *performance) writeJudgement(f Findings) {
 		lines = append(lines, row("takeover", false, ms(1000*(*f.Takeover)),
 			"from the kill until others had its leases, which expire after %v", expiration))
 	}
+	lines = append(lines, line{}, f.verdict())
 	d.screen.write(append(lines, line{})...)
 }

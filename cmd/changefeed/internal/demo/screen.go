@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
@@ -139,7 +138,7 @@ func (l line) eventLine(t terminal.Terminal) string {
 		if i == last {
 			before := 0
 			for _, s := range l[:last] {
-				before += utf8.RuneCountInString(s.text)
+				before += terminal.Width(s.text)
 			}
 			indent := before
 			if last == 0 {
@@ -169,7 +168,7 @@ func (l line) render(b *strings.Builder, styled bool, width int) {
 	for _, s := range l {
 		if width > 0 {
 			s.text = terminal.Clip(s.text, room)
-			room -= utf8.RuneCountInString(s.text)
+			room -= terminal.Width(s.text)
 		}
 		s.render(b, styled)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
@@ -22,10 +23,6 @@ import (
 //
 // The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in the handler. The second ends the
 // process and the programs: these have process groups of their own, so the terminal's signal does not reach them.
-
-// sameSignal: a second SIGTERM within this time counts as the first, because timeout(1) sends SIGTERM to the child, and
-// then to the child's group.
-const sameSignal = time.Second
 
 // ending reacts to the signals that end the process, and reports to the user.
 type ending struct {
@@ -66,7 +63,7 @@ func (e *ending) followSignals(signals <-chan os.Signal, over <-chan struct{}) {
 		select {
 		// A second SIGINT always counts, even at once: a person types Ctrl-C twice on purpose.
 		case s := <-signals:
-			again = s != syscall.SIGTERM || time.Since(said) > sameSignal
+			again = s != syscall.SIGTERM || time.Since(said) > scratch.SameSignal
 		case <-over:
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -57,10 +58,15 @@ func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
 		{"two interrupts at once", []sent{{os.Interrupt, 0}, {os.Interrupt, 0}}, at, true},
 		{
 			"a signal and its echo",
-			[]sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, sameSignal}},
+			[]sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, scratch.SameSignal}},
 			"ending: the batch of -FF has", false,
 		},
-		{"two signals", []sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, sameSignal + time.Millisecond}}, at, true},
+		{
+			"two signals",
+			[]sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, scratch.SameSignal + time.Millisecond}},
+			at,
+			true,
+		},
 		{
 			"a signal, its echo and an interrupt",
 			[]sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, 0}, {os.Interrupt, 0}},

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 )
 
-// Reports about failing changes: about retries, and about parked changes in the end.
+// Reports about failures: about retries, about the end of an outage, and about parked changes in the end.
 
 // The pauses between attempts: the processor's defaults, for the log.
 const (
@@ -71,6 +72,34 @@ func pauseAfter(failures int, o changefeed.Options) time.Duration {
 		}
 	}
 	return wait
+}
+
+// absence reports that an account that could not be reached is back. The log of errors has the beginning.
+type absence struct {
+	mu    sync.Mutex
+	since time.Time // zero if the account can be reached
+}
+
+// hooks watch the requests for changes and the writes of leases.
+func (a *absence) hooks(log *slog.Logger) changefeed.Hooks {
+	return changefeed.Hooks{
+		ReadDone:  func(_ context.Context, d feed.ReadDone) { a.noteEnd(log, d.Err) },
+		WaitDone:  func(_ context.Context, d feed.WaitDone) { a.noteEnd(log, d.Err) },
+		StoreDone: func(_ context.Context, d feed.StoreDone) { a.noteEnd(log, d.Err) },
+	}
+}
+
+// noteEnd notes the end of a request. Any error other than of the network does not say whether the account is there.
+func (a *absence) noteEnd(log *slog.Logger, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err != nil && a.since.IsZero() && place.IsUnreachable(err):
+		a.since = time.Now()
+	case err == nil && !a.since.IsZero():
+		log.Warn("the account is back", "after", time.Since(a.since).Round(time.Second/10).String())
+		a.since = time.Time{}
+	}
 }
 
 // parkedChanges counts the changes that an instance has parked.

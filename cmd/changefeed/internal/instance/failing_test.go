@@ -3,9 +3,14 @@ package instance
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
@@ -89,4 +94,24 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 			t.Errorf("said %q, want %q", said, tt.want)
 		}
 	}
+}
+
+// One line says that an account is back, however many requests have failed. An error of another kind is no outage.
+func TestTheEndOfAnOutageIsALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var away absence
+		hooks := away.hooks(slog.New(slog.NewTextHandler(&log, nil)))
+		refused := fmt.Errorf("read: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+		for _, err := range []error{nil, feed.ErrGone, nil, refused, refused, feed.ErrThrottled, nil, nil} {
+			hooks.ReadDone(t.Context(), feed.ReadDone{Err: err})
+			hooks.StoreDone(t.Context(), feed.StoreDone{Err: err})
+			hooks.WaitDone(t.Context(), feed.WaitDone{Err: err})
+			time.Sleep(time.Second)
+		}
+		got := log.String()
+		if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"the account is back" after=3s`) {
+			t.Errorf("the log is %q", got)
+		}
+	})
 }

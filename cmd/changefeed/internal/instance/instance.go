@@ -154,13 +154,14 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err := monitored.Retains(i.Options.Mode); err != nil {
 		return err
 	}
-	// before a handler sets defaults
-	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log))
-	h, err := handler(monitored)
+	// Everything that may be wrong is opened before the lease container is made, so a mistake leaves none behind.
+	leases, err := i.findLeases(ctx, opener)
 	if err != nil {
 		return err
 	}
-	store, err := i.openLeases(ctx, opener, monitored)
+	// before a handler sets defaults
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log))
+	h, err := handler(monitored)
 	if err != nil {
 		return err
 	}
@@ -169,6 +170,10 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 		return err
 	}
 	defer func() { err = cmp.Or(err, closeLetters()) }()
+	store, err := i.openLeases(ctx, opener, leases, monitored)
+	if err != nil {
+		return err
+	}
 	return i.runProcessor(ctx, monitored.Source, store, h)
 }
 
@@ -181,11 +186,12 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	defer end(nil)
 	var kept keptLeases
 	var failed repeats
+	var away absence
 	var parked parkedChanges
 	i.Options.RetryMin, i.Options.RetryMax = cmp.Or(i.Options.RetryMin, firstRetry),
 		cmp.Or(i.Options.RetryMax, lastRetry)
 	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx),
-		failed.hooks(i.Log, i.Options), parked.hooks())
+		failed.hooks(i.Log, i.Options), away.hooks(i.Log), parked.hooks())
 	defer parked.reportParked(i.Say, i.Letters, i.Name)
 	if i.Once {
 		defer i.endWhenHandled(ctx, end, source, store)()

@@ -15,23 +15,31 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 )
 
+// findLeases opens the lease container; nil if there is none, and openLeases is to make the container.
+func (i *Instance) findLeases(ctx context.Context, opener *place.Opener) (*place.Container, error) {
+	leases, err := opener.Open(ctx, i.leases)
+	switch {
+	case !errors.Is(err, feed.ErrNotFound) && !errors.Is(err, place.ErrNoContainer):
+		return leases, err
+	case !i.Create:
+		return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
+	}
+	return nil, nil
+}
+
 // openLeases opens the lease store of the unit. openLeases tests at once the rights for later, such as the right to
 // delete a lease after a split: a missing right should be an error at the start and not at night.
-func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LeaseStore,
-	error,
-) {
-	leases, err := opener.Open(ctx, i.leases)
-	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
-		if !i.Create {
-			return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
-		}
+func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, leases,
+	monitored *place.Container,
+) (_ feed.LeaseStore, err error) {
+	if leases == nil {
 		leases, err = opener.CreateLeases(ctx, i.leases)
 		if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoDatabase) {
 			return nil, fmt.Errorf("%w; --create-leases makes the container, in a database that is there", err)
 		}
-	}
-	if err != nil {
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
 	}
 	store, err := unit.OpenStore(ctx, leases, i.Name, monitored)
 	// Only an account has rights. In a store and its files there is nothing to test.

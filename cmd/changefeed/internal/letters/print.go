@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -54,9 +53,8 @@ func WriteList(rows *report.Rows, letters Seq) error {
 	return rows.Flush()
 }
 
-// WriteTable writes the letters of a unit as a table, with a heading that names their place.
-func WriteTable(w io.Writer, unit, from string, letters Seq) error {
-	at := terminal.Of(w)
+// WriteTable writes the letters of a unit as a table as wide as the terminal, with a heading that names their place.
+func WriteTable(w io.Writer, at terminal.Terminal, unit, from string, letters Seq) error {
 	rows := [][]string{{"ID", "KEY", "ITEM", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
 	keys := map[feed.PartitionKey]bool{}
 	var ids []string
@@ -69,7 +67,7 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 		keys[l.Change.PartitionKey] = true
 		ids = append(ids, l.ID)
 		rows = append(rows, []string{
-			l.ID, cell(string(l.Change.PartitionKey)), cell(l.Change.ID), string(l.Disposition),
+			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), string(l.Disposition),
 			strconv.Itoa(l.Attempts),
 			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
 		})
@@ -81,6 +79,13 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	for i, short := 0, shortIDs(ids); i < len(ids); i++ {
 		rows[i+1][0] = short[ids[i]]
 	}
+	// Shortened names cannot be copied, so they are shortened only if they make the table too wide.
+	if len(rows) > 1 && !terminal.Fits(rows, at.Room()) {
+		longest := min(longestName, terminal.LongestCell(at.Room()))
+		for _, row := range rows {
+			row[1], row[2] = terminal.Shorten(row[1], longest), terminal.Shorten(row[2], longest)
+		}
+	}
 	if len(rows) > 1 {
 		if _, err := io.WriteString(w, terminal.Table(rows, at.Room())); err != nil {
 			return fmt.Errorf("write letters: %w", err)
@@ -91,16 +96,8 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 
 const (
 	longestCause = 200 // characters of a cause in a table
-	longestName  = 40  // characters of a key or an id in a table; dlq show prints them in full
+	longestName  = 40  // cells of a key or an id in a table that is too wide; dlq show prints them in full
 )
-
-// cell shortens a name for a table, because a long name would make the table unreadable.
-func cell(name string) string {
-	if name = terminal.OneLine(name); utf8.RuneCountInString(name) > longestName {
-		return terminal.Clip(name, longestName-1) + terminal.Ellipsis
-	}
-	return name
-}
 
 // wholeLetter describes a letter in its stored form, which package deadletters writes.
 type wholeLetter struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -31,37 +32,82 @@ func TestATableHasTheLettersBeforeAnError(t *testing.T) {
 	const table = "  ID    KEY         ITEM        DISPOSITION  ATTEMPTS  PARKED                CAUSE\n" +
 		"  12.0  [\"London\"]  order-12.0  failed       5         2026-01-02T03:05:05Z  no such [31maddress\n"
 	var b strings.Builder
-	if err := WriteTable(&b, "mailer", "letters", until(nil, l)); err != nil ||
+	if err := WriteTable(&b, terminal.Terminal{}, "mailer", "letters", until(nil, l)); err != nil ||
 		b.String() != "mailer in letters: 1 dead letter of 1 key\n"+table {
 		t.Errorf("got %v, and\n%s", err, b.String())
 	}
 	b.Reset()
 	odd := letter("13.0", "London", 13, feed.DispositionHeld)
 	odd.Change.ID = "a\x1b[2Jb\nc" // would clear the screen
-	if err := WriteTable(&b, "mailer", "letters", until(nil, l, odd)); err != nil ||
+	if err := WriteTable(&b, terminal.Terminal{}, "mailer", "letters", until(nil, l, odd)); err != nil ||
 		!strings.HasPrefix(b.String(), "mailer in letters: 2 dead letters of 1 key\n") ||
 		strings.Contains(b.String(), "\x1b") || strings.Count(b.String(), "\n") != 4 {
 		t.Errorf("got %v, and\n%q", err, b.String())
 	}
 	b.Reset()
 	failed := errors.New("failed")
-	if err := WriteTable(&b, "mailer", "letters", until(failed, l)); !errors.Is(err, failed) || b.String() != table {
+	err := WriteTable(&b, terminal.Terminal{}, "mailer", "letters", until(failed, l))
+	if !errors.Is(err, failed) || b.String() != table {
 		t.Errorf("got %v, and\n%s", err, b.String())
 	}
 }
 
-// One long key must not make every line of a table as wide as itself.
+// One long key must not make every line of a table as wide as itself. In a pipe, each cell is whole.
 func TestATableHasTheBeginningOfALongKey(t *testing.T) {
 	long := letter("12.0", strings.Repeat("å", 300), 12, feed.DispositionFailed)
 	long.Change.ID = strings.Repeat("i", 41)
+	all := until(nil, long, letter("13.0", "London", 13, feed.DispositionFailed))
 	var b strings.Builder
-	if err := WriteTable(&b, "mailer", "letters", until(nil, long,
-		letter("13.0", "London", 13, feed.DispositionFailed))); err != nil {
+	wide := terminal.Terminal{Width: func() int { return 200 }}
+	if err := WriteTable(&b, wide, "mailer", "letters", all); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.String(); !strings.Contains(got, `["`+strings.Repeat("å", 37)+"…  "+strings.Repeat("i",
 		39)+"…  failed") || strings.Contains(got, strings.Repeat(" ", 60)) {
 		t.Errorf("the table is\n%s", got)
+	}
+	b.Reset()
+	if err := WriteTable(&b, terminal.Terminal{}, "mailer", "letters", all); err != nil ||
+		strings.Contains(b.String(), terminal.Ellipsis) {
+		t.Errorf("got %v, and in a pipe\n%s", err, b.String())
+	}
+}
+
+// A letter fills at most three lines and its cause, of which none is wider than its terminal.
+func TestALetterFitsItsTerminal(t *testing.T) {
+	l := letter("14.0", "東京", 12, feed.DispositionFailed)
+	l.Change.ID, l.Cause = "order-4e07408562bedb8b60ce05c1decfe3ad", "./h.sh: exit status 3"
+	for width, want := range map[int]string{
+		40: `  ID    KEY
+    ITEM
+    DISPOSITION  ATTEMPTS
+    PARKED
+  14.0  ["東京"]
+    order-4e07408562bedb8b60ce05c1decf…
+    failed       5
+    2026-01-02T03:05:05Z
+    ./h.sh: exit status 3
+`,
+		80: `  ID    KEY       ITEM                                    DISPOSITION  ATTEMPTS
+    PARKED
+  14.0  ["東京"]  order-4e07408562bedb8b60ce05c1decfe3ad  failed       5
+    2026-01-02T03:05:05Z
+    ./h.sh: exit status 3
+`,
+		200: "  ID    KEY       ITEM                                    DISPOSITION  ATTEMPTS  PARKED                CAUSE\n" +
+			"  14.0  [\"東京\"]  order-4e07408562bedb8b60ce05c1decfe3ad  failed       5         2026-01-02T03:05:05Z  " +
+			"./h.sh: exit status 3\n",
+	} {
+		var b strings.Builder
+		err := WriteTable(&b, terminal.Terminal{Width: func() int { return width }}, "mailer", "letters", until(nil, l))
+		if want = "mailer in letters: 1 dead letter of 1 key\n" + want; err != nil || b.String() != want {
+			t.Errorf("in %d columns: %v, got\n%s\nwant\n%s", width, err, b.String(), want)
+		}
+		for line := range strings.Lines(b.String()) {
+			if terminal.Width(strings.TrimSuffix(line, "\n")) >= width && !strings.HasPrefix(line, "mailer in") {
+				t.Errorf("in %d columns the line %q is too wide", width, line)
+			}
+		}
 	}
 }
 

@@ -15,10 +15,13 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // Options are the settings of a load. All but Restart are required.
 type Options struct {
+	Input   string // what is loaded, for people
 	Writers int    // documents written at the same time
 	Rejects string // file for refused documents
 	Restart bool   // start again, even if an interrupted load could continue
@@ -37,12 +40,12 @@ type Result struct {
 // ReportedAs implements [report.Value].
 func (*Result) ReportedAs() string { return "import" }
 
-// Documents writes the documents of an input to a container and shows its progress. If a load of the same input was
+// Documents writes the documents of an input to a container, and reports its progress. If a load of the same input was
 // interrupted, Documents continues there. If documents were refused, Documents returns an error in addition to the
 // result, because these documents are missing. After an error the mark is saved too, so the result says how far the
 // load has come.
-func Documents(ctx context.Context, in *os.File, to *place.Container, show *Progress, o Options) (*Result, error) {
-	m, err := resume(in, to, show, o)
+func Documents(ctx context.Context, in *os.File, to *place.Container, r *report.Report, o Options) (*Result, error) {
+	m, err := resume(in, to, r, o)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +53,15 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, show *Prog
 	if err != nil {
 		return nil, err
 	}
-	t := &tally{mark: m, show: show, saved: time.Now(), rejects: rejectFile{path: o.Rejects, size: m.Rejects}}
+	t := &tally{
+		mark: m, report: r, progress: newProgress(in, m), saved: time.Now(),
+		rejects: rejectFile{path: o.Rejects, size: m.Rejects},
+	}
 	before := m.Imported
 	begun := time.Now()
-	err = show.showDuring(func() error { return newLoader(to, o.Writers).writeAll(ctx, s, t.add) })
+	err = r.During(o.Input, report.Documents, t.progress.state, func() error {
+		return newLoader(to, o.Writers).writeAll(ctx, s, t.add)
+	})
 	if err != nil {
 		// The cause comes first, because the error of an interrupted write says less.
 		err = stopped(cmp.Or(context.Cause(ctx), err), m)
@@ -66,22 +74,26 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, show *Prog
 	done.Rate = float64(done.Imported) / done.Seconds
 	if done.Rejected > 0 {
 		done.Rejects = o.Rejects
-		err = cmp.Or(err, fmt.Errorf("%d of %s refused: see %s",
-			done.Rejected, documentsWere(done.Rejected+m.Imported), o.Rejects))
+		err = cmp.Or(err, fmt.Errorf("%s of %s refused: see %s",
+			terminal.Number(done.Rejected), documentsWere(done.Rejected+m.Imported), o.Rejects))
 	}
 	return done, err
 }
 
 // stopped returns the error of a load that did not finish: the reason, and how to continue.
 func stopped(err error, m *mark) error {
-	if m.path == "" || m.Place.Offset == 0 {
+	switch {
+	case m.Place.Offset == 0:
 		return err
+	case m.path == "":
+		return fmt.Errorf("%w; done up to line %d, and the same command begins anew, which writes these again", err,
+			m.Place.Line)
 	}
 	return fmt.Errorf("%w; done up to line %d, and the same command goes on from there", err, m.Place.Line)
 }
 
 // resume opens the mark of an import, and moves the input to this mark.
-func resume(in *os.File, to *place.Container, show *Progress, o Options) (*mark, error) {
+func resume(in *os.File, to *place.Container, r *report.Report, o Options) (*mark, error) {
 	m, found, err := openMark(in, to)
 	if err != nil {
 		return nil, err
@@ -93,7 +105,7 @@ func resume(in *os.File, to *place.Container, show *Progress, o Options) (*mark,
 	if _, err := in.Seek(m.Place.Offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("go on with input: %w", err)
 	}
-	show.Say("going on after line %d of an interrupted import; --restart begins anew", m.Place.Line)
+	r.Notice("going on after line %d of an interrupted import; --restart begins anew", m.Place.Line)
 	return m, nil
 }
 
@@ -114,7 +126,7 @@ func documentsWere(n int64) string {
 	if n == 1 {
 		return "1 document was"
 	}
-	return fmt.Sprintf("%d documents were", n)
+	return terminal.Count(n, "document") + " were"
 }
 
 // keyPaths splits partition key paths into segments.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -92,7 +93,7 @@ func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
 	}
 	// it is saved at markAt only
 	work := &tally{
-		mark: at, show: NewProgress(io.Discard, s.file, in), saved: time.Now().Add(time.Hour),
+		mark: at, report: silent(), progress: newProgress(in, at), saved: time.Now().Add(time.Hour),
 		rejects: rejectFile{path: s.rejects},
 	}
 	n := 0
@@ -115,12 +116,15 @@ func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
 	return m
 }
 
+// silent returns a report that nobody reads.
+func silent() *report.Report { return report.New(report.Text, io.Discard) }
+
 // run imports the file, and returns what became of it and what was said.
 func (s importSite) run(ctx context.Context, t *testing.T, restart bool) (done Result, said string, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	in := s.open(t)
-	got, err := Documents(ctx, in, s.container(t), NewProgress(&out, s.file, in),
+	got, err := Documents(ctx, in, s.container(t), &report.Report{Err: &out, Command: "import"},
 		Options{Rejects: s.rejects, Writers: 256, Restart: restart})
 	if got != nil {
 		done = *got
@@ -169,7 +173,7 @@ func TestAnImportThatWasInterruptedGoesOnWhereItStopped(t *testing.T) {
 	s := newImportSite(t, withBad(1000))
 	m := s.interrupt(t, 500, 700)
 	done, said, err := s.run(t.Context(), t, false)
-	if err == nil || !strings.Contains(err.Error(), "100 of 1000 documents were refused") {
+	if err == nil || !strings.Contains(err.Error(), "100 of 1,000 documents were refused") {
 		t.Errorf("got error %v, want one that counts all rejects", err)
 	}
 	if want := fmt.Sprintf("going on after line %d of an interrupted import", m.Place.Line); !strings.Contains(said,
@@ -310,7 +314,11 @@ func TestAnImportThatIsStoppedTellsWhatToDo(t *testing.T) {
 
 // Nobody is sent to a place from which nothing goes on.
 func TestWhatCannotGoOnPromisesNothing(t *testing.T) {
-	for _, m := range []*mark{{Place: point{Offset: 5, Line: 2}}, {path: "in.mark"}, {}} {
+	pipe := stopped(errStop, &mark{Place: point{Offset: 5, Line: 2}})
+	if !strings.HasSuffix(pipe.Error(), "done up to line 2, and the same command begins anew, which writes these again") {
+		t.Errorf("got %q, want that all begins anew", pipe)
+	}
+	for _, m := range []*mark{{path: "in.mark"}, {}} {
 		if err := stopped(errStop, m); err != errStop {
 			t.Errorf("%+v: got %q, want the error alone", m, err)
 		}
@@ -354,7 +362,7 @@ func TestDocumentsOfOneKeyAreWrittenInOrder(t *testing.T) {
 func TestOneWriterWritesManyKeys(t *testing.T) {
 	s := newImportSite(t, generated(500))
 	in := s.open(t)
-	done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in),
+	done, err := Documents(t.Context(), in, s.container(t), silent(),
 		Options{Rejects: s.rejects, Writers: 1})
 	if err != nil || done.Imported != 500 || done.Rejected != 0 {
 		t.Errorf("got %+v, %v, want all documents imported", done, err)
@@ -472,7 +480,7 @@ func TestADuplicateIsRefused(t *testing.T) {
 	for _, writers := range []int{1, 8} {
 		in := s.open(t)
 		o := Options{Rejects: s.rejects, Writers: writers}
-		done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in), o)
+		done, err := Documents(t.Context(), in, s.container(t), silent(), o)
 		if err == nil || done.Imported != 20 || done.Rejected != 20 {
 			t.Errorf("%d writers: got %+v, %v, want one of each two", writers, done, err)
 		}
@@ -533,7 +541,7 @@ func TestEachContainerHasItsMark(t *testing.T) {
 		Dir: s.dir, Database: docstore.DefaultDatabase,
 		Container: "other",
 	})
-	done, err := Documents(t.Context(), in, to, NewProgress(io.Discard, s.file, in),
+	done, err := Documents(t.Context(), in, to, silent(),
 		Options{Rejects: s.rejects, Writers: 8})
 	if err != nil || done.Imported != 200 || done.Before != 0 {
 		t.Errorf("into another container: got %+v, %v", done, err)
@@ -561,8 +569,10 @@ func TestTheMarkMovesWithTheImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	show := NewProgress(io.Discard, s.file, in)
-	work := &tally{mark: m, show: show, saved: time.Now(), rejects: rejectFile{path: s.rejects}}
+	work := &tally{
+		mark: m, report: silent(), progress: newProgress(in, m), saved: time.Now(),
+		rejects: rejectFile{path: s.rejects},
+	}
 	for _, tt := range []struct {
 		since time.Duration
 		j     job
@@ -576,8 +586,8 @@ func TestTheMarkMovesWithTheImport(t *testing.T) {
 		if err := work.add(&tt.j); err != nil {
 			t.Fatal(err)
 		}
-		if show.now.offset != tt.j.next.Offset {
-			t.Errorf("shown is %d, want %d", show.now.offset, tt.j.next.Offset)
+		if got := work.progress.state().Place; got != tt.j.next.Offset {
+			t.Errorf("shown is %d, want %d", got, tt.j.next.Offset)
 		}
 		kept, found, err := openMark(in, c)
 		if err != nil || found != (tt.saved > 0) || kept.Place.Offset != tt.saved {
@@ -585,8 +595,13 @@ func TestTheMarkMovesWithTheImport(t *testing.T) {
 				tt.saved)
 		}
 	}
-	if want := (state{2, 1, 30}); show.now != want {
-		t.Errorf("shown is %v, want %v", show.now, want)
+	info, err := in.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := report.State{Done: 2, Note: "1 refused", Place: 30, Size: info.Size()}
+	if got := work.progress.state(); got != want {
+		t.Errorf("shown is %+v, want %+v", got, want)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 	"unicode/utf8"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 )
 
 // Refused documents are kept with their text, so you can correct and import them. The file and the mark move
@@ -16,10 +18,11 @@ import (
 
 // tally counts the finished records of an import, writes its rejects, and moves its mark.
 type tally struct {
-	mark    *mark
-	show    *Progress
-	rejects rejectFile
-	saved   time.Time
+	mark     *mark
+	report   *report.Report
+	progress *progress
+	rejects  rejectFile
+	saved    time.Time
 }
 
 const (
@@ -35,7 +38,7 @@ func (t *tally) add(j *job) error {
 		return err
 	}
 	t.mark.Place, t.mark.Rejects = j.next, t.rejects.size
-	t.show.setPlace(t.mark.Imported, t.mark.Rejected, j.next.Offset)
+	t.progress.set(t.mark.Imported, t.mark.Rejected, j.next.Offset)
 	// Saving waits for the disk. After a crash, at most a second of work is repeated.
 	if time.Since(t.saved) < saveEvery {
 		return nil
@@ -50,11 +53,11 @@ func (t *tally) keepRejected(j *job) error {
 	t.mark.Rejected++
 	switch {
 	case t.mark.Rejected <= maxReported && j.element > 0:
-		t.show.Say("line %d, element %d: %v", j.line, j.element, j.refusal)
+		t.report.Warn("line %d, element %d: %v", j.line, j.element, j.refusal)
 	case t.mark.Rejected <= maxReported:
-		t.show.Say("line %d: %v", j.line, j.refusal)
+		t.report.Warn("line %d: %v", j.line, j.refusal)
 	case t.mark.Rejected == maxReported+1:
-		t.show.Say("more are refused: see %s", t.rejects.path)
+		t.report.Warn("more are refused: see %s", t.rejects.path)
 	}
 	return t.rejects.addRecord(j)
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/millrace/changefeed/docstore"
 )
 
 // Errors of the network, of a certificate or of a key arise deep in net/http and crypto/x509, which cannot know which
@@ -58,6 +60,14 @@ var hints = []struct {
 	{
 		func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) },
 		"nothing listens there: want the address of an account, or of changefeed serve, which must be running",
+	},
+	{
+		func(err error) bool { return errors.Is(err, syscall.EMFILE) },
+		"this process may not open more files: raise the limit, as with ulimit -n 4096",
+	},
+	{
+		func(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, docstore.ErrDiskFull) },
+		"free some space, or want another disk",
 	},
 	{
 		func(err error) bool { return errors.Is(err, fs.ErrPermission) && isOf[*fs.PathError](err) },

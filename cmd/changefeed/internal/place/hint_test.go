@@ -33,6 +33,8 @@ func TestAnErrorOfAnAddressSaysHowToGoOn(t *testing.T) {
 		{&fs.PathError{Err: fs.ErrPermission}, "this user may not do that"},
 		{fs.ErrPermission, ""},
 		{os.ErrDeadlineExceeded, "nothing answers there"},
+		{&fs.PathError{Op: "open", Err: syscall.EMFILE}, "ulimit -n"},
+		{&fs.PathError{Op: "write", Err: syscall.ENOSPC}, "free some space"},
 		{errors.New("disk full"), ""},
 	} {
 		got := Hint(fmt.Errorf("open container: %w", tt.err))

@@ -167,17 +167,22 @@ func (o *Opener) openStore(a Address, options docstore.Options) (*docstore.DB, e
 	}
 	db, err := docstore.Open(dir, options)
 	if err != nil {
-		return nil, openError(err)
+		return nil, openError(err, a)
 	}
 	o.stores[dir] = db
 	return db, nil
 }
 
-// openError adds advice to an error of opening a store.
-func openError(err error) error {
+// openError adds advice to an error of opening the store of an address: the address of the same container or, for the
+// commands about a whole store, of the server.
+func openError(err error, a Address) error {
 	if errors.Is(err, docstore.ErrInUse) {
+		path := ""
+		if a.Container != "" {
+			path = "/" + a.Database + "/" + a.Container
+		}
 		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as "+
-			"http://127.0.0.1:8081/DATABASE/container", err)
+			"http://127.0.0.1:8081%s", err, path)
 	}
 	return err
 }

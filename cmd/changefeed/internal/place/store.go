@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
@@ -79,14 +78,21 @@ func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) 
 	return err
 }
 
+// Checked is how much a check has read.
+type Checked struct {
+	Records   int64  // read so far
+	Documents *int64 // in the store; nil if unknown
+}
+
 // Check checks every invariant of a store, in its directory or over changefeed serve, and returns the violations. Check
-// calls progress now and then with the number of checked records.
+// calls progress now and then.
 func Check(ctx context.Context, settings Settings, store string,
-	progress func(records int64),
+	progress func(Checked),
 ) (violations []docstore.Violation, err error) {
 	err = withStore(ctx, settings, store,
 		func(db *docstore.DB) (err error) {
-			violations, err = db.CheckAll(ctx, progress)
+			documents := db.Count()
+			violations, err = db.CheckAll(ctx, func(records int64) { progress(Checked{records, &documents}) })
 			return err
 		},
 		func(server *Account) error {
@@ -99,11 +105,12 @@ func Check(ctx context.Context, settings Settings, store string,
 }
 
 // readCheck reads a server's lines about a check to the last.
-func readCheck(r io.Reader, progress func(int64)) ([]docstore.Violation, error) {
+func readCheck(r io.Reader, progress func(Checked)) ([]docstore.Violation, error) {
 	lines := json.NewDecoder(r)
 	for {
 		var line struct {
 			Records    int64
+			Documents  *int64
 			Violations []docstore.Violation
 			Error      string // why the check failed
 			Done       bool
@@ -115,7 +122,7 @@ func readCheck(r io.Reader, progress func(int64)) ([]docstore.Violation, error) 
 		case err != nil:
 			return nil, fmt.Errorf("read answer of server: %w", err)
 		}
-		progress(line.Records)
+		progress(Checked{line.Records, line.Documents})
 		if line.Done && line.Error != "" {
 			return line.Violations, errors.New(line.Error)
 		}
@@ -127,27 +134,13 @@ func readCheck(r io.Reader, progress func(int64)) ([]docstore.Violation, error) 
 
 var errEnded = errors.New("the server's answer has no end: it stopped, or the connection broke")
 
-// Backup copies a store, in its directory or over changefeed serve, into a new directory. Backup adds the bytes from
-// the network to received.
-func Backup(ctx context.Context, settings Settings, store, to string, received *atomic.Int64) error {
+// Backup copies a store, in its directory or over changefeed serve, into a new directory.
+func Backup(ctx context.Context, settings Settings, store, to string) error {
 	return withStore(ctx, settings, store,
 		func(db *docstore.DB) error { return db.Backup(ctx, to) },
 		func(server *Account) error {
 			return server.stream(ctx, "backup", func(r io.Reader) error {
-				return docstore.ReceiveBackup(ctx, &counted{r, received}, to)
+				return docstore.ReceiveBackup(ctx, r, to)
 			})
 		})
-}
-
-// counted is a reader that counts bytes.
-type counted struct {
-	r io.Reader
-	n *atomic.Int64
-}
-
-// Read implements [io.Reader].
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.r.Read(b)
-	c.n.Add(int64(n))
-	return n, err
 }

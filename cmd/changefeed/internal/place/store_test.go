@@ -40,14 +40,14 @@ func TestACheckIsReadToItsEnd(t *testing.T) {
 		begun + `{"violations":[{}]`: errEnded.Error(),
 	} {
 		records := int64(0)
-		found, err := readCheck(strings.NewReader(answer), func(n int64) { records = n })
+		found, err := readCheck(strings.NewReader(answer), func(c Checked) { records = c.Records })
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || len(found) != 0 ||
 			records < 5 {
 			t.Errorf("%s: %v, %v after %d records, want %q", answer, found, err, records, want)
 		}
 	}
 	found, err := readCheck(strings.NewReader(begun+`{"done":true,"violations":[{"container":"orders"}]}`),
-		func(int64) {})
+		func(Checked) {})
 	if err != nil || len(found) != 1 || found[0].Container != "orders" {
 		t.Errorf("%v, %v, want the violation", found, err)
 	}

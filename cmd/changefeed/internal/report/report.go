@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
@@ -45,6 +46,9 @@ type Report struct {
 	Kinds   []Kind   // of the rows; without kinds any field is possible
 
 	Out, Err io.Writer
+
+	mu    sync.Mutex // of Err
+	drawn bool       // a line of progress is on the terminal, and must be removed before another line
 }
 
 // New returns a report that writes its results to out, and nothing else.
@@ -87,7 +91,34 @@ func (r *Report) Notice(format string, args ...any) {
 	if r.Quiet {
 		return
 	}
-	r.say(notice{fmt.Sprintf(format, args...)})
+	r.Warn(format, args...)
+}
+
+// Warn writes a line to standard error that is neither a result nor an error, also if --quiet is set.
+func (r *Report) Warn(format string, args ...any) {
+	n := notice{fmt.Sprintf(format, args...)}
+	_ = r.Aside(n, func(w io.Writer) error { // if this fails, there is no reader
+		text := terminal.Wrap(r.Command+": "+n.Text, 0, terminal.Of(w).Room(), 2)
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+// Aside writes a value to standard error, because standard output has the user's documents: text writes the form for
+// people.
+func (r *Report) Aside(v Value, text func(w io.Writer) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clear()
+	if r.Form != JSON {
+		return text(r.Err)
+	}
+	line, err := Line(v)
+	if err != nil {
+		return err
+	}
+	_, err = r.Err.Write(line)
+	return err
 }
 
 // notice is a notice for programs.
@@ -97,18 +128,6 @@ type notice struct {
 
 // ReportedAs implements [Value].
 func (notice) ReportedAs() string { return "notice" }
-
-// say writes a notice in the form of the results.
-func (r *Report) say(n notice) {
-	if r.Form != JSON {
-		text := r.Command + ": " + n.Text
-		fmt.Fprintln(r.Err, terminal.Wrap(text, 0, terminal.Of(r.Err).Room(), 2))
-		return
-	}
-	if line, err := Line(n); err == nil { // a struct of texts has a JSON form
-		_, _ = r.Err.Write(line) // if this fails, there is no reader
-	}
-}
 
 // A Failure is the error of a command.
 type Failure struct {
@@ -125,6 +144,7 @@ func Kinds() []Kind {
 	return []Kind{
 		{"error", "The error of a command, on standard error.", Failure{}},
 		{"notice", "A notice on standard error.", notice{}},
+		{"progress", "How far long work has come, on standard error, every 5 seconds.", progress{}},
 	}
 }
 

@@ -1,9 +1,6 @@
 package terminal
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 // Reflow joins the lines of a paragraph and breaks them anew. In an indented line, Reflow wraps only the text in the
 // last column. An indented line with a single column, such as an example, stays unchanged, because people may copy such
@@ -24,7 +21,7 @@ func Reflow(text string, room int) string {
 		end()
 		if gap := strings.LastIndex(line, "  "); gap >= 0 && strings.TrimSpace(line[:gap]) != "" {
 			column := gap + len("  ")
-			line = line[:column] + Wrap(line[column:], utf8.RuneCountInString(line[:column]), room, column)
+			line = line[:column] + Wrap(line[column:], Width(line[:column]), room, column)
 		}
 		lines = append(lines, line)
 	}

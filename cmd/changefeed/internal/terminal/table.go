@@ -1,73 +1,108 @@
 package terminal
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-	"text/tabwriter"
-	"unicode/utf8"
-)
+import "strings"
 
-// Table lays rows out in aligned columns, in lines of at most room characters; 0 is no limit. The first row is the
-// heading, and the last column is for notes. If the notes do not fit, each note is wrapped below the row. If the other
-// columns do not fit either, and the first column is wide, as with ranges, the first column has a line above the
-// others. No cell is cut, because people copy from tables.
+// Table lays rows out in aligned columns, in lines of at most room cells; 0 is no limit. The first row is the heading,
+// and the last column is for notes. If a row does not fit, its note is wrapped below the row. If the other columns do
+// not fit either, they are divided among several lines. No cell is cut, because people copy from tables.
 func Table(rows [][]string, room int) string {
-	table := aligned(rows, 0)
-	if room == 0 || widest(table) <= room {
-		return strings.Join(table, "")
+	widths := columnWidths(rows)
+	if Fits(rows, room) {
+		return layOut(rows, widths, []int{len(widths)})
 	}
 	// Notes are sentences: at the end of a wide row a terminal would break them, and the columns, anywhere.
-	last := len(rows[0]) - 1
-	table = aligned(columns(rows, 0, last), 0)
-	if widest(table) > room && widest(aligned(columns(rows, 0, 1), 0)) > room/wideColumn {
-		table = aligned(columns(rows, 1, last), 1)
-		for i, row := range rows {
-			table[i] = "  " + row[0] + "\n" + table[i]
+	last := len(widths) - 1
+	return layOut(rows, widths, divide(widths[:last], room), func(row []string) string {
+		if row[last] == "" || row[last] == noValue {
+			return ""
 		}
-	}
-	for i, row := range rows[1:] {
-		if note := row[last]; note != "" {
-			table[i+1] += Wrap("    "+note, 0, room, 4) + "\n"
-		}
-	}
-	return strings.Join(table, "")
+		return Wrap(strings.Repeat(" ", lineIndent)+row[last], 0, room, lineIndent) + "\n"
+	})
 }
 
-// wideColumn: a wide column fills more than this part of a line.
-const wideColumn = 3
+// Fits reports whether each row fits in a line of at most room cells; 0 is no limit.
+func Fits(rows [][]string, room int) bool {
+	return room == 0 || lineWidth(columnWidths(rows), 0) <= room
+}
 
-// columns returns some columns of rows.
-func columns(rows [][]string, from, to int) (some [][]string) {
+// LongestCell returns the width of the widest cell that fits in a line of at most room cells.
+func LongestCell(room int) int { return max(1, room-lineIndent) }
+
+const (
+	columnGap  = 2
+	rowIndent  = 2
+	lineIndent = 4 // of the other lines of a row
+)
+
+// columnWidths returns the width of the widest cell of each column.
+func columnWidths(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
-		some = append(some, row[from:to])
+		for i, cell := range row {
+			widths[i] = max(widths[i], Width(cell))
+		}
 	}
-	return some
+	return widths
 }
 
-// aligned lays rows out as lines with aligned columns, indented by level.
-func aligned(rows [][]string, level int) []string {
+// lineWidth returns the width of a line of columns: the first line of a row, or another.
+func lineWidth(widths []int, line int) int {
+	width := rowIndent - columnGap
+	if line > 0 {
+		width = lineIndent - columnGap
+	}
+	for _, w := range widths {
+		width += columnGap + w
+	}
+	return width
+}
+
+// divide divides columns among lines, and returns the end of each line. A cell that fits in no line stays in the line
+// of the cells before, because a terminal breaks the cell anyway.
+func divide(widths []int, room int) (ends []int) {
+	from := 0
+	for i := range widths {
+		if i > from && lineWidth(widths[from:i+1], len(ends)) > room && lineWidth(widths[i:i+1], len(ends)+1) <= room {
+			ends = append(ends, i)
+			from = i
+		}
+	}
+	return append(ends, len(widths))
+}
+
+// layOut writes rows whose lines end after some columns. The notes follow the rows, except for the heading.
+func layOut(rows [][]string, widths, ends []int, notes ...func(row []string) string) string {
 	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.Repeat("  ", level+1)+strings.Join(row, "\t"))
+	for n, row := range rows {
+		from := 0
+		for line, end := range ends {
+			indent := rowIndent
+			if line > 0 {
+				indent = lineIndent
+			}
+			text := strings.Repeat(" ", indent)
+			for i := from; i < end; i++ {
+				text += row[i] + strings.Repeat(" ", widths[i]-Width(row[i])+columnGap)
+			}
+			b.WriteString(strings.TrimRight(text, " ") + "\n")
+			from = end
+		}
+		for _, note := range notes {
+			if n > 0 {
+				b.WriteString(note(row))
+			}
+		}
 	}
-	_ = t.Flush() // writes to memory
-	return slices.Collect(strings.Lines(b.String()))
+	return b.String()
 }
 
-// widest returns the width of the widest line, with an indentation of two.
-func widest(lines []string) (most int) {
-	for _, line := range lines {
-		most = max(most, utf8.RuneCountInString(strings.TrimSpace(line))+2)
-	}
-	return most
-}
+// noValue stands in a cell without a text.
+const noValue = "-"
 
 // OrDash returns a text, or a dash for an empty text, so that the columns stay distinguishable.
 func OrDash(text string) string {
 	if text == "" {
-		return "-"
+		return noValue
 	}
 	return text
 }

@@ -57,3 +57,51 @@ func TestEmptyColumnsAreShown(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// The columns are aligned whatever the names of the owners are, and each line fits its terminal.
+func TestATableFitsItsTerminal(t *testing.T) {
+	half := strings.Repeat("F", 31)
+	rows := [][]string{
+		{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "STATE", "NOTE"},
+		{"-1" + half, "東京ホスト", "2s ago", `"42"`, "0", "live", ""},
+		{"1" + half + "-FF", "cafe\u0301 👩‍👩‍👧", "300ms ago", `"4711"`, "~12", "expired", "silent for 1m30s"},
+	}
+	for width, want := range map[int]string{
+		40: `  LEASE
+    OWNER       WRITTEN    POSITION
+    LAG  STATE
+  -1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF
+    東京ホスト  2s ago     "42"
+    0    live
+  1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF-FF
+    café 👩‍👩‍👧     300ms ago  "4711"
+    ~12  expired
+    silent for 1m30s
+`,
+		80: `  LEASE                                OWNER       WRITTEN    POSITION  LAG
+    STATE
+  -1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF    東京ホスト  2s ago     "42"      0
+    live
+  1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF-FF  café 👩‍👩‍👧     300ms ago  "4711"    ~12
+    expired
+    silent for 1m30s
+`,
+		200: `  LEASE                                OWNER       WRITTEN    POSITION  LAG  STATE    NOTE
+  -1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF    東京ホスト  2s ago     "42"      0    live
+  1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF-FF  café 👩‍👩‍👧     300ms ago  "4711"    ~12  expired  silent for 1m30s
+`,
+	} {
+		got := Table(rows, width-1)
+		if got != want {
+			t.Errorf("in %d columns: got\n%s\nwant\n%s", width, got, want)
+		}
+		for line := range strings.Lines(got) {
+			if n := Width(strings.TrimSuffix(line, "\n")); n >= width {
+				t.Errorf("in %d columns a line has %d: %s", width, n, line)
+			}
+		}
+		if lines := strings.Count(got, "\n"); lines > 1+3*len(rows) {
+			t.Errorf("in %d columns %d rows fill %d lines", width, len(rows), lines)
+		}
+	}
+}

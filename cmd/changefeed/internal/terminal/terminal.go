@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -51,17 +50,27 @@ func (t Terminal) Room() int {
 	return max(t.Width()-1, 1)
 }
 
+// smallIndent is the indent of lines on a narrow terminal.
+const smallIndent = 4
+
 // Wrap breaks a text that begins in a column into lines of at most room characters, between words; 0 is no limit. All
-// lines except the first are indented. A longer word stays whole, and so does a text whose indent leaves too little
-// room.
+// lines except the first are indented. A longer word stays whole. If the indent leaves too little room, the text begins
+// on the next line, with a smaller indent.
 func Wrap(text string, column, room, indent int) string {
-	if room <= 0 || indent > room/2 || column+utf8.RuneCountInString(text) <= room {
+	if room <= 0 || column+Width(text) <= room {
 		return text
 	}
 	var lines []string
+	if indent > room/2 {
+		indent = min(smallIndent, room/4)
+		if column > indent {
+			lines, text = append(lines, ""), strings.Repeat(" ", indent)+strings.TrimLeft(text, " ")
+			column = 0
+		}
+	}
 	var b strings.Builder
 	for word := range strings.SplitAfterSeq(text, " ") {
-		n := utf8.RuneCountInString(strings.TrimRight(word, " "))
+		n := Width(strings.TrimRight(word, " "))
 		if n > 0 && column+n > room && column > indent {
 			lines = append(lines, strings.TrimRight(b.String(), " "))
 			b.Reset()
@@ -69,7 +78,7 @@ func Wrap(text string, column, room, indent int) string {
 			column = indent
 		}
 		b.WriteString(word)
-		column += utf8.RuneCountInString(word)
+		column += Width(word)
 	}
 	return strings.Join(append(lines, b.String()), "\n")
 }

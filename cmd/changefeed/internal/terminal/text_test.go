@@ -11,11 +11,12 @@ func TestTextIsWrappedBetweenWords(t *testing.T) {
 		{"one two three", 0, 2, "one two three"},
 		{"one two three", 13, 2, "one two three"},
 		{"one two three", 12, 2, "one two\n  three"},
-		{"one two three", 7, 4, "one two three"},
+		{"one two three", 7, 4, "one two\n three"}, // a large indent is smaller on a narrow terminal
 		{"a  lot  of    space", 9, 2, "a  lot\n  of\n  space"},
 		{"unbreakable word", 5, 0, "unbreakable\nword"},
 		{"a unbreakable word", 5, 2, "a unbreakable\n  word"}, // another line would begin in the same column
 		{"äöü äöü äöü", 7, 0, "äöü äöü\näöü"},
+		{"東京 東京 東京", 9, 0, "東京 東京\n東京"},
 	} {
 		if got := Wrap(tt.text, 0, tt.room, tt.indent); got != tt.want {
 			t.Errorf("wrapped(%q, 0, %d, %d) = %q, want %q", tt.text, tt.room, tt.indent, got, tt.want)
@@ -40,6 +41,46 @@ func TestTimesAreRounded(t *testing.T) {
 		if got := Seconds(seconds); got != want {
 			t.Errorf("%v s: got %s, want %s", seconds, got, want)
 		}
+	}
+}
+
+// The far column of a narrow terminal has no room for words.
+func TestATextInAFarColumnBeginsOnTheNextLine(t *testing.T) {
+	if got, want := Wrap("never an older one", 32, 39, 32), "\n    never an older one"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestNumbersAreReadable(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", -100: "-100"} {
+		if got := Number(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+	for n, want := range map[int64]string{
+		0: "0 bytes", 999: "999 bytes", 1000: "1.0 KB", 22_336_872: "22.3 MB",
+		5e9: "5.0 GB", 7.25e12: "7.2 TB", 4e15: "4000.0 TB",
+	} {
+		if got := Size(n); got != want {
+			t.Errorf("%d bytes: got %s, want %s", n, got, want)
+		}
+	}
+}
+
+// An ideogram fills two cells, as does an emoji of several characters; a combining mark fills none.
+func TestTheWidthOfATextIsThatOnATerminal(t *testing.T) {
+	for text, want := range map[string]int{
+		"": 0, "host": 4, "東京": 4, "e\u0301": 1, "👩‍👩‍👧": 2, "🇩🇪": 2, "…": 1, "█": 1,
+	} {
+		if got := Width(text); got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+	if got := Shorten("東京ホスト", 6); got != "東京…" || Width(got) > 6 {
+		t.Errorf("got %q", got)
+	}
+	if got := Shorten("東京", 4); got != "東京" {
+		t.Errorf("a text that fits was shortened to %q", got)
 	}
 }
 

@@ -63,15 +63,12 @@ func (r *Row) describeRequest(now time.Time) {
 	}
 }
 
-// longestKey is the largest number of a key's characters in a table.
-const longestKey = 40
+// longestKey is the width of a request in a table.
+const longestKey = 41
 
 // cells returns the columns of a request: action and key, age, and state. The ID would fill the line.
 func (q *Request) cells(r Row) []string {
-	name := terminal.OneLine(q.Action + " " + string(q.Key))
-	if short := terminal.Clip(name, longestKey); short != name {
-		name = short + terminal.Ellipsis
-	}
+	name := terminal.Shorten(terminal.OneLine(q.Action+" "+string(q.Key)), longestKey)
 	return []string{
 		name, "-", terminal.Seconds(max(0, q.age.Seconds())) + " ago", "-", "-", "-", r.State, "-",
 		strings.Join(r.Notes, "; "),

@@ -150,8 +150,8 @@ func TestTheTableOfAUnit(t *testing.T) {
 	}
 	want := "mailer on orders: 2 leases, 1 instance, ~7 changes behind, the oldest for 0s\n" +
 		"  LEASE    OWNER  WRITTEN  POSITION  LAG  WAITED  STATE  ATTEMPTS  NOTE\n" +
-		"  -FF      one    0s ago   5         4    0s      live   0         \n" +
-		"  0 (-1F)  -      0s ago   5         ~3   0s      free   0         \n" +
+		"  -FF      one    0s ago   5         4    0s      live   0\n" +
+		"  0 (-1F)  -      0s ago   5         ~3   0s      free   0\n" +
 		"\ndocuments of no unit in this store\n  DOCUMENT  OWNER  NOTE\n" +
 		"  note      -      no lease\n"
 	if table.String() != want {

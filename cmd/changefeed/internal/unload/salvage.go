@@ -1,6 +1,7 @@
 package unload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,10 +25,10 @@ type Remains struct {
 
 // Salvage writes the remaining documents of a container in the directory of a damaged store. If container is empty,
 // Salvage writes those of all containers, each in an object that names its container. Salvage ignores Range.
-func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options) (*Remains, error) {
+func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options) (left *Remains, err error) {
 	w := changeline.NewWriter(to)
 	r := &Remains{wanted: container}
-	var err error
+	defer func() { err = cmp.Or(err, w.Flush()) }()
 	r.Salvaged, err = docstore.Salvage(ctx, dir, func(of string, item docstore.Item) error {
 		// All remaining documents are read, whichever container is wanted. The others are dropped here.
 		if container != "" && container != of || o.Key != "" && o.Key != item.Key {
@@ -43,7 +44,7 @@ func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options
 		return nil, err
 	}
 	r.dropUnwanted()
-	return r, w.Flush()
+	return r, nil
 }
 
 // dropUnwanted removes facts about containers other than the wanted container.

@@ -4,9 +4,11 @@ package unload
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
@@ -18,13 +20,17 @@ type Options struct {
 	Key    feed.PartitionKey // only documents of this key; empty means all
 	Range  feed.Range        // only documents of this range
 	System bool              // include the system properties
+	Count  *atomic.Int64     // grows by 1 with each document; may be nil
 }
 
 // Documents writes the documents of a container. Documents reads the feed of latest versions from its beginning,
 // which contains each document once, because a store, the server and an account all have this feed. The documents of
 // a partition key come in the order of their last writes.
-func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options) error {
+//
+// After an error, the output ends with a whole document, too.
+func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options) (err error) {
 	w := changeline.NewWriter(to)
+	defer func() { err = cmp.Or(err, w.Flush()) }()
 	from := feed.Position{Start: feed.FromBeginning()}
 	for page, err := range changefeed.Pull(ctx, source, o.Range, from,
 		changefeed.PullOptions{ReadOptions: feed.ReadOptions{Key: o.Key}}) {
@@ -38,10 +44,20 @@ func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options)
 		}
 	}
 	// Pull returns no error if ctx ends, but an incomplete export must not look complete.
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	return context.Cause(ctx)
+}
+
+// Count returns how many documents a container has to write; 0 if the container cannot tell.
+func Count(ctx context.Context, source feed.Source, o Options) int64 {
+	counter, ok := source.(feed.Counter)
+	if !ok {
+		return 0
 	}
-	return w.Flush()
+	all, err := counter.Pending(ctx, o.Range, feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{Key: o.Key})
+	if err != nil { // an account, for one, cannot count
+		return 0
+	}
+	return all.Items
 }
 
 // writeDocument writes a document. If a container is named, the document is in an object that also names the container.
@@ -55,6 +71,9 @@ func (o Options) writeDocument(w *bufio.Writer, container, id string, key feed.P
 		if body, err = within(container, body); err != nil {
 			return err
 		}
+	}
+	if o.Count != nil {
+		o.Count.Add(1)
 	}
 	return changeline.WriteDocument(w, body)
 }

@@ -82,3 +82,34 @@ func TestAnExportThatIsInterruptedIsAnError(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// An export that fails ends with a whole document, so that what is there can be used.
+func TestAnExportThatBreaksOffEndsWithAWholeDocument(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c := fill(t, db, "orders", 4)
+	broken := errors.New("broken")
+	var out strings.Builder
+	err = Documents(t.Context(), breaking{c, broken}, &out, Options{Range: feed.FullRange(), Key: feed.Key("a")})
+	if !errors.Is(err, broken) || strings.Count(out.String(), "\n") != 2 || !strings.HasSuffix(out.String(), "}\n") {
+		t.Errorf("got %v, and %q, want 2 documents", err, out.String())
+	}
+}
+
+// breaking is a source that has two documents and then breaks.
+type breaking struct {
+	feed.Source
+	err error
+}
+
+// Read implements [feed.Source].
+func (s breaking) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+	if from.Token != "" {
+		return feed.Page{}, s.err
+	}
+	o.MaxItems = 2
+	return s.Source.Read(ctx, r, from, o)
+}

@@ -77,7 +77,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return bench.Measure(ctx, chosen, bench.Plan{Report: report.New(report.Form(*form), out), Log: log})
+	return bench.Measure(ctx, chosen, bench.Plan{
+		Report: report.New(report.Form(*form), out), Log: log, Exit: func() { os.Exit(1) },
+	})
 }
 
 func main() {
