@@ -19,7 +19,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size pictures cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size pictures cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ page: ## the page of the contacts example in a Chromium, with pictures in PICTUR
 docs: ## run the Examples; check what the documents name
 	$(GO) test -run '^Example' ./...
 	$(GO) test -count=1 -run '/docs' ./tools/tidy
+
+man: ## write the manual pages of the command, in DIST (.dist)
+	$(GO) run ./cmd/changefeed man "$(DIST)/man/man1"
 
 notices: ## collect the licences of the modules that are linked into the binary, after a change of go.mod
 	$(GO) run ./cmd/changefeed/internal/notices/collect cmd/changefeed/internal/notices/notices.txt

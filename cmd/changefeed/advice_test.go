@@ -62,7 +62,7 @@ func TestTheAdviceForAServedStoreWorks(t *testing.T) {
 		{"check", dir},
 		{"backup", dir, filepath.Join(t.TempDir(), "copy")},
 		{"export", "docstore:" + dir + "#orders"},
-		{"tail", "docstore:" + dir + "#orders", "--follow=false"},
+		{"tail", "docstore:" + dir + "#orders", "--once"},
 		{"ranges", "docstore:" + dir + "#orders"},
 	} {
 		advice := adviceOf(t, address, args...)

@@ -32,27 +32,29 @@ type backupOptions struct {
 func backupCommand() *cobra.Command {
 	var o backupOptions
 	cmd := &cobra.Command{
-		Use:   "backup DIR|ADDRESS TO",
-		Short: "Copy a store, also while it is served",
-		Long: `Copy a store as it is at one moment, also while it is served: every write that was
-acknowledged before the command is in the copy, and readers and writers go on.
+		Use:     "backup DIR|ADDRESS TO",
+		GroupID: groupStore,
+		Short:   "Copy a store, also while it is served",
+		Long: `The copy is the store as it is at one moment. It has every write that was acknowledged before the command. Readers and
+writers go on meanwhile.
 
-TO is a directory that must not exist. The copy is written beside it, as TO.partial, gets
-its name when it is whole and on the disk, and is then checked. A backup that fails or is
-interrupted leaves nothing, unless the check finds violations, which the store then has
-too. It is a store like any other, so to restore it, serve it or copy it back. The
-certificate in DIR/tls is not part of it.
+TO is a directory that must not exist. The copy is written as TO.partial, gets its name when it is whole and on the
+disk, and is then checked. If the backup fails or is interrupted, nothing is left. Exception: a copy in which the check
+finds violations is kept, because the store has the same violations.
 
-Positions go back with a store only if its leases are in it. Leases that are kept
-elsewhere are ahead of a store that was restored: changefeed leases shows which, and run
-reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp,
+The copy is a store like any other. To restore it, serve it, or copy it back. The certificate in DIR/tls is not in it.
+
+A restore rewinds only leases that are stored in the copy. Leases elsewhere are then ahead of the store: changefeed leases
+shows them, and run reports them. Delete the leases of such a unit, and it begins anew.
+
+DIR is the directory of a store that no process has open. ADDRESS is that of a store that changefeed serve has open,
+such as http://127.0.0.1:8081; it needs the read-write key.`,
 		Example: `  changefeed backup http://127.0.0.1:8081 backups/monday
   changefeed backup data backups/monday --no-check`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.backupStore(cmd, args[0], args[1]) },
 	}
 	accountFlags(cmd, &o.account)
-	cmd.Flags().BoolVar(&o.skip, "no-check", false, "leave out the check of the copy, which reads all of it")
+	cmd.Flags().BoolVar(&o.skip, "no-check", false, "do not check the copy, which reads all of it")
 	o.report = output(cmd)
 	return cmd
 }

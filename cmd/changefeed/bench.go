@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,19 +28,16 @@ type benchOptions struct {
 func benchCommand() *cobra.Command {
 	var o benchOptions
 	cmd := &cobra.Command{
-		Use:   "bench [NAME...]",
-		Short: "Measure the store and the processor on this machine",
-		Long: `Measure the store and the processor on this machine.
+		Use:     "bench [NAME...]",
+		GroupID: groupTools,
+		Short:   "Measure the store and the processor on this machine",
+		Long: `If a figure has a baseline that can be measured here, both are measured in turns and their medians are
+compared. Most benchmarks take up to a minute. changefeed help benchmarks describes them:
 
-Where a figure has a baseline that can be measured here, both are measured in turns in
-the same run and their medians compared. Each takes up to a minute, those of 3 million
-documents several. The benchmarks:
+` + strings.Join(bench.Names(bench.All()), ", ") + `
 
-` + bench.Listed(bench.All()) + `
-With --against, another build of changefeed is the baseline, so that you can show that a change is
-faster, also on a machine that is not quiet. The servers of both builds are measured in turns of seconds, by the
-same load and over as many documents, with ` + strings.Join(bench.Names(bench.Rivalled()), ", ") + `.
-With any other benchmark the two builds run it as a whole in turns, which takes some minutes.`,
+With --against, another build of changefeed is the baseline. The servers of both builds are measured in turns of
+seconds. Other benchmarks are run as a whole by both builds in turns, which takes minutes.`,
 		Example: `  changefeed bench
   changefeed bench feed_read processor_backlog -o json
   changefeed bench serve_upsert_nosync --against ./changefeed-before
@@ -62,11 +62,11 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 		},
 	}
 	cmd.Flags().StringVarP(&o.dir, "dir", "d", "",
-		"`directory` for the data, on the disk to measure; it is removed again (default the system's)")
+		"`directory` for data on the disk to measure (default the system's)")
 	cmd.Flags().StringVar(&o.against, "against", "",
-		"`binary` of another build of changefeed, to measure against; without names, its servers")
+		"binary `file` of another build; without NAME, its servers")
 	cmd.Flags().DurationVar(&o.load, "load", 0,
-		"how `long` serve_memory has requests of all kinds at once, after its other load of 4.5 s")
+		"how long serve_memory has requests of all kinds at once")
 	o.report = outputRows(cmd, bench.FigureKind)
 	return cmd
 }
@@ -80,8 +80,12 @@ func (o *benchOptions) checkFlags() error {
 		return nil
 	}
 	path, err := exec.LookPath(o.against)
-	if err != nil {
-		return usage.Flag("against", o.against, "the path of another build of changefeed, such as ./changefeed-before")
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+		return usage.Missing{Err: fmt.Errorf("--against is %s: there is no such file: want the binary of another "+
+			"build of changefeed", o.against)}
+	case err != nil:
+		return usage.Flag("against", o.against, "the binary of another build of changefeed")
 	}
 	o.against = path
 	return nil

@@ -29,17 +29,19 @@ type checkOptions struct {
 func checkCommand() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
-		Use:   "check DIR|ADDRESS",
-		Short: "Check every invariant of a store",
-		Long: `Check every invariant of a store: that each document has its version in the feed and each
-version its document, and that indexes, counts, times and ranges agree. The check reads
-everything, in one state of the store, and holds up no reader or writer. While it runs on a
-store that is served, the space of deleted documents is not freed.
+		Use:     "check DIR|ADDRESS",
+		GroupID: groupStore,
+		Short:   "Check every invariant of a store",
+		Long: `Each document must have its version in the feed, and each version its document. Indexes, counts, times and ranges must
+agree. The check reads everything in one state of the store, and blocks no reader and no writer. While it runs on a
+served store, the space of deleted documents is not freed.
 
-Each violation is a line, 20 at most, and the exit code is then 5.` + storeHelp,
+Each violation is a line, 20 at most. If there is one, the exit code is 5.
+
+DIR is the directory of a store that no process has open. ADDRESS is that of a store that changefeed serve has open,
+such as http://127.0.0.1:8081; it needs the read-write key.`,
 		Example: `  changefeed check data
   changefeed check http://127.0.0.1:8081 -o json`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := o.checkStore(cmd, args[0])
 			if _, wrong := errors.AsType[usage.Error](err); wrong {

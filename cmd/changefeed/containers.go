@@ -34,17 +34,16 @@ func containersCommand() *cobra.Command {
 	var o placeFlags
 	var out *report.Report
 	cmd := &cobra.Command{
-		Use:   "containers [ADDRESS|DIR]",
-		Short: "List databases and containers",
-		Long: `List the containers of a store, of changefeed serve or of an account, with their partition
-keys, physical partitions, documents, time to live, retention of all versions, and
-throughput. An address with a database lists that database, one with a container that
-container, and no address the store or account of the context. A dash is what the account does not tell, or what the container does not have.`,
+		Use:     "containers [ADDRESS|DIR]",
+		GroupID: groupData,
+		Short:   "List databases and containers",
+		Long: `The containers of a store, of changefeed serve or of an account, with their partition keys, physical partitions,
+documents, time to live, retention of all versions, and throughput. An address with a database lists that database, an
+address with a container that container, and no address the store or account of the context. A dash is what the account
+does not tell, or what the container does not have.`,
 		Example: `  changefeed containers data
   changefeed containers http://127.0.0.1:8081
-  changefeed containers http://127.0.0.1:8081/shop -o csv --fields name,documents`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
+  changefeed containers cosmos:shop -o csv --fields name,documents`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := o.wholeAddress(cmd, args)
 			if err != nil {
@@ -109,14 +108,14 @@ type createOptions struct {
 func createCommand() *cobra.Command {
 	var o createOptions
 	cmd := &cobra.Command{
-		Use:   "create [ADDRESS] --pk PATH",
-		Short: "Create a container",
-		Long: `Create a container, together with its database and, in a directory, its store. A container
-that exists is an error unless --if-missing is given; then it must be as the flags say.` + addressHelp,
-		Example: `  changefeed create http://127.0.0.1:8081/shop/orders --pk /city
-  changefeed create --db data --container orders --pk /tenant,/user --ranges 4 --ttl 24h
-  changefeed create cosmos:shop/orders --pk /city --ru 1000 --retention 24h --if-missing`,
-		Args: cobra.MaximumNArgs(1),
+		Use:     "create [ADDRESS] --pk PATH",
+		GroupID: groupData,
+		Short:   "Create a container",
+		Long: `The container is created together with its database and, in a directory, its store. If the container exists, this
+is an error unless you set --if-missing; then it must be as the flags say.`,
+		Example: `  changefeed create cosmos:shop/orders --pk /city
+  changefeed create --db data --container orders --pk /tenant,/user --ttl 24h
+  changefeed create cosmos:shop/orders --pk /city --ru 1000 --if-missing`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.placeFlags.register(cmd)
@@ -192,13 +191,13 @@ func dropCommand() *cobra.Command {
 	var sure confirm.Flags
 	var out *report.Report
 	cmd := &cobra.Command{
-		Use:   "drop [ADDRESS]",
-		Short: "Delete a container with its documents",
-		Long: `Delete a container with all its documents and its change feed. On a terminal, drop asks for
-the name of the container first; elsewhere --yes is required.` + addressHelp,
-		Example: `  changefeed drop http://127.0.0.1:8081/shop/orders --dry-run
+		Use:     "drop [ADDRESS]",
+		GroupID: groupData,
+		Short:   "Delete a container with its documents",
+		Long: `The container is deleted with its documents and its change feed. On a terminal, drop asks for the name of the
+container first; elsewhere --yes is required.`,
+		Example: `  changefeed drop cosmos:shop/orders --dry-run
   changefeed drop --db data --container orders --yes`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := o.containerAddress(cmd, args)
 			if err != nil {

@@ -18,9 +18,10 @@ import (
 // contextCommand is the command context, the parent of the others.
 func contextCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "context",
-		Short: "Name accounts and stores, and choose one of them",
-		Long: `A context is a name for an account or for a store in a directory, with its key, its
+		Use:     "context",
+		GroupID: groupTools,
+		Short:   "Name accounts and stores, and choose one of them",
+		Long: `A context names an account or a store in a directory, with its key, its
 certificate and a default database. With a context, an ADDRESS may be DATABASE/CONTAINER
 or, in the default database, CONTAINER.
 
@@ -36,16 +37,12 @@ $CHANGEFEED_CONFIG. The file says where a key is, and has the key itself only wi
 --store-secret.
 
 An argument that may be a FILE, as of dlq, is no name: use --container NAME there.`,
-		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com --key-env SHOP_KEY --database shop
+		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com \
+    --key-env SHOP_KEY --database shop
   changefeed context use shop
   changefeed tail orders`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := unknown(cmd, args); err != nil {
-				return err
-			}
-			return cmd.Help()
-		},
-		SuggestionsMinimumDistance: 2,
+		Args: cobra.ArbitraryArgs,
+		RunE: helpOfParent,
 	}
 	cmd.AddCommand(contextAddCommand(), contextUseCommand(), contextListCommand(), contextShowCommand(),
 		contextRemoveCommand())
@@ -81,18 +78,18 @@ type addOptions struct {
 func contextAddCommand() *cobra.Command {
 	var o addOptions
 	cmd := &cobra.Command{
-		Use:   "add NAME --endpoint URL|--db DIR",
+		Use:   "add NAME",
 		Short: "Add a context",
-		Long: `Add a context, of an account or of a store in a directory. Nothing is opened, so neither
+		Long: `The context is of an account or of a store in a directory. Nothing is opened, so neither
 has to exist yet.
 
 The key of an account is that of a variable, of a file, or what a program writes, each time
 that a command needs the key. The program is run without a shell, and has 30 s. Without a
 key the Microsoft Entra ID identity of the machine is used, and on a loopback address the
 emulator's well-known key.`,
-		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com --key-command 'pass show shop'
+		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com \
+    --key-command 'pass show shop'
   changefeed context add local --db data --use`,
-		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Name = args[0]
 			return o.add(cmd)
@@ -110,20 +107,8 @@ emulator's well-known key.`,
 	f.StringVar(&o.CA, "ca", "", "`file` with the certificate of a server that made its own")
 	f.StringVar(&o.Database, "database", "", "`name` of the database of containers that are named without one")
 	f.BoolVar(&o.use, "use", false, "make the context the current one")
-	_ = cmd.MarkFlagDirname("db") // fails only for an unknown flag
 	o.report = output(cmd)
 	return cmd
-}
-
-// oneName requires the name of a context.
-func oneName(_ *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		return errors.New("NAME is missing: want the name of a context")
-	case 1:
-		return nil
-	}
-	return fmt.Errorf("there are %d arguments: want the name of one context", len(args))
 }
 
 // add adds the context.
@@ -146,9 +131,8 @@ func contextUseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "use NAME",
 		Short:             "Make a context the current one",
-		Long:              `Make a context the current one, which commands use if you name no other.`,
+		Long:              `Commands use the current context if you name no other.`,
 		Example:           `  changefeed context use shop`,
-		Args:              oneName,
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeContexts(cmd, out, "now using", func(all *contexts.Contexts) (string, error) {
@@ -201,9 +185,8 @@ func contextListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the contexts",
-		Long:    `List the contexts. A star marks the current one. Keys are never shown, only their places.`,
+		Long:    `A star marks the current context. Keys are never shown, only their places.`,
 		Example: `  changefeed context list`,
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			path, err := contexts.FilePath()
 			if err != nil {
@@ -255,10 +238,9 @@ func contextShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
 		Short: "Show a context, or the one in use",
-		Long: `Show a context, or the one of --context, $CHANGEFEED_CONTEXT or changefeed context use. The
+		Long: `Without NAME it is the context of --context, $CHANGEFEED_CONTEXT or changefeed context use. The
 key is never shown.`,
 		Example:           `  changefeed context show`,
-		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			choice := choiceOf(cmd)
@@ -291,10 +273,9 @@ func contextRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm NAME",
 		Short: "Remove a context",
-		Long: `Remove a context from the file. The account or store, and files with keys, stay as they
+		Long: `The context is removed from the file. The account or store, and files with keys, stay as they
 are.`,
 		Example:           `  changefeed context rm shop`,
-		Args:              oneName,
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := contexts.FilePath()

@@ -24,12 +24,12 @@ type containerFlags struct {
 func (c *containerFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&c.pk, "pk", nil,
-		"`path` of the partition key, up to three for a hierarchical one; for a new container")
+		"`path` of the partition key of a new container; up to three for a hierarchical key")
 	f.IntVar(&c.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
 	f.Var(&c.ttl, "ttl",
-		"time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
+		"time to live in a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
 	f.DurationVar(&c.retention, "retention", 0,
-		"how long a new container keeps all versions and deletes for its feed, such as 24h")
+		"how long a new container keeps all versions and deletes")
 }
 
 // checkPaths refuses partition key paths that are none.

@@ -31,31 +31,26 @@ const shortestDemo = 10 * time.Second
 func demoCommand() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Watch a fleet of processors at work, and judge it",
-		Long: `Watch a fleet of processors at work, and judge it.
+		Use:     "demo",
+		GroupID: groupTools,
+		Short:   "Watch a fleet of processors at work, and judge it",
+		Long: `The demo has a store with a container of orders in 4 ranges, some writers, and three instances of a processor that
+share the ranges. On the way a fourth instance joins, an instance is killed, and a range is split.
 
-A store with a container of orders in 4 ranges, some writers, and three instances of a
-processor that share the ranges. On the way a fourth instance joins, one is killed
-without a goodbye, and a range is split. At the end each acknowledged write is compared
-with what the handlers got: every insert must have arrived, of every document the last
-version, and never an older one after a newer one. The exit code is 1 if not.
+At the end the demo compares each acknowledged write with what the handlers got. Every insert must have arrived, and
+the last version of every document, and never an older version after a newer one. If not, the exit code is 1.
 
-The lease times are short, so that all this fits in 20 seconds: an instance that is
-silent for 2 seconds is dead. With -o json the last line is one JSON object; latencies
-there and elsewhere leave out the changes that waited for the takeover, whose time is a
-figure of its own. Ctrl-C ends the demo early, with the same judgement.`,
+The lease times are short, so that all this takes 20 seconds: an instance that is silent for 2 seconds counts as dead.
+Latencies leave out the changes that waited for the takeover, whose time is a figure of its own. Ctrl-C ends the demo
+early, with the same judgement.`,
 		Example: `  changefeed demo
-  changefeed demo --for 1m -d data
-  changefeed demo -o json | tail -n 1`,
-		Args: cobra.NoArgs,
+  changefeed demo --for 1m --db data
+  changefeed demo -o json 2>/dev/null`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.dir, "dir", "d", "",
-		"`directory` of the store, which is kept (default a temporary one, removed at the end)")
+	f.StringVar(&o.dir, "db", "", "`directory` of the store, which is kept (default a temporary one)")
 	f.DurationVar(&o.length, "for", 20*time.Second, "how long to write")
-	_ = cmd.MarkFlagDirname("dir")
 	o.report = output(cmd)
 	return cmd
 }

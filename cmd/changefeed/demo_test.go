@@ -13,7 +13,7 @@ func TestTheDemoEndsWell(t *testing.T) {
 		t.Skip("takes as long as the shortest demo")
 	}
 	t.Parallel()
-	out := command(t, "demo", "--for", shortestDemo.String(), "-o", "json", "-d", t.TempDir()+"/store")
+	out := command(t, "demo", "--for", shortestDemo.String(), "-o", "json", "--db", t.TempDir()+"/store")
 	var got demo.Findings
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("output %q: %v", out, err)

@@ -24,17 +24,15 @@ import (
 // dlqCommand is the command dlq, the parent of the others.
 func dlqCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "dlq",
-		Short: "Look at changes that a handler could not handle",
-		Long: `Look at the dead letters of a deployment unit: changes that its handler could not handle,
-and that were parked so that the feed could go on.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := unknown(cmd, args); err != nil {
-				return err
-			}
-			return cmd.Help()
-		},
-		SuggestionsMinimumDistance: 2,
+		Use:     "dlq",
+		GroupID: groupUnits,
+		Short:   "Work on changes that a handler could not handle",
+		Long: `A dead letter is a change that the handler of a deployment unit could not handle, and that was parked so
+that the feed could go on.`,
+		Example: `  changefeed dlq list cosmos:shop/letters --name mailer
+  changefeed dlq retry cosmos:shop/letters --name mailer --all`,
+		Args: cobra.ArbitraryArgs,
+		RunE: helpOfParent,
 	}
 	cmd.AddCommand(dlqListCommand(), dlqShowCommand(), dlqRetryCommand(), dlqReleaseCommand(), dlqWithdrawCommand(),
 		dlqDropCommand())
@@ -44,14 +42,11 @@ and that were parked so that the feed could go on.`,
 // dlqHelp is the end of the help of the commands dlq.
 const dlqHelp = `
 
-An ID is the LSN of the change and a hash of its item, of which tables show 8 digits or
-more, such as 4711.df8cf802. Any beginning that means one letter will do, with 4 digits of
-the hash at least; -o json and dlq show have whole IDs. In units that read all versions and
+An ID is the LSN of the change and a hash of its item, such as 4711.df8cf802. Tables show 8 digits of the hash or more.
+Any beginning that means one letter will do, with 4 digits of the hash at least. In units that read all versions and
 deletes an ID is the LSN and the place of the change, such as 4711.0.
 
-FILE is a file in which a processor keeps its letters. It belongs to the host of that
-processor: letters that were parked on other hosts are in the files of those. A container
-has the letters of all.` + addressHelp
+A container has the letters of all instances. A FILE has the letters of the processor on this host alone.`
 
 // letterOptions are the flags of the commands dlq.
 type letterOptions struct {
@@ -68,17 +63,16 @@ func (o *letterOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
 	cmd.Flags().StringVar(&o.query.Name, "name", "", "`name` of the deployment unit")
 	cmd.Flags().Var(&o.key, "key",
-		`only letters of this partition key: text such as London, or JSON such as [5] or ["a","b"]`)
+		`only letters of this partition key: text, or JSON such as [5] or ["a","b"]`)
 	cmd.Flags().StringVar(&o.query.Source, "source", "",
-		"`address` of the container that the unit reads, if several units have the name")
+		"`address` of the container that the unit reads, if several units have this name")
 	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
-	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 }
 
 // leasesFlag adds the flag of the leases in which a unit without letters is looked for.
 func (o *letterOptions) leasesFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.query.Leases, "leases", "",
-		"`address` of the lease container, where a unit without letters is looked for (default leases, beside the letters, if that is there)")
+		"`address` of the lease container, which knows a unit without letters (default leases, beside the letters)")
 }
 
 // parse reads the arguments: a file, or the address of a container, and ids. Where flags name the container all of them
@@ -145,10 +139,10 @@ func (o *letterOptions) checkIDs() error {
 func dlqListCommand() *cobra.Command {
 	var o letterOptions
 	cmd := &cobra.Command{
-		Use:   "list ADDRESS|FILE --name NAME [ID...]",
+		Use:   "list [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "List dead letters",
-		Long: `List dead letters: those of each partition key in the order of their changes. A letter is
-named by its ID, and by its key where several keys have the same ID.
+		Long: `The letters of each partition key come in the order of their changes. If several keys have the same ID, the key and the
+ID name the letter.
 
 The disposition says why a change was parked:
 
@@ -156,12 +150,10 @@ The disposition says why a change was parked:
   poison       its handler said that trying again cannot help
   undecodable  it is not what the handler decodes
   crashed      the process ended too often while its handler had it
-  held         an earlier change of its key is parked, and the unit holds such keys
-
-With -o json, one object a line: id, key, item, lease, attempts, cause, disposition, parked.` + dlqHelp,
-		Example: `  changefeed dlq list http://127.0.0.1:8081/shop/letters --name mailer
+  held         an earlier change of its key is parked, and the unit holds such keys` + dlqHelp,
+		Example: `  changefeed dlq list cosmos:shop/letters --name mailer
   changefeed dlq list mailer.ndjson --name mailer --key London
-  changefeed dlq list docstore:data#letters --name mailer -o json | jq -r .cause | sort | uniq -c`,
+  changefeed dlq list docstore:data#letters --name mailer -o json | jq .cause`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.readLetters(cmd, args, func(from string, all letters.Seq) error {
 				if !o.report.ForPeople() {
@@ -181,14 +173,11 @@ With -o json, one object a line: id, key, item, lease, attempts, cause, disposit
 func dlqShowCommand() *cobra.Command {
 	var o letterOptions
 	cmd := &cobra.Command{
-		Use:   "show ADDRESS|FILE --name NAME [ID...]",
+		Use:   "show [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "Show dead letters whole, with their documents",
-		Long: `Show all that is known of dead letters: why each was parked, and the document as it was
-in the feed. Without an ID, all letters are shown.
-
-With -o json, one object a line, in the form in which letters are kept; the
-documentation of package deadletters lists its members.` + dlqHelp,
-		Example: `  changefeed dlq show http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
+		Long: `All that is known of each letter: why the change was parked, and the document as it was in the feed. Without an ID, all
+letters are shown. With -o json each object has the form in which letters are kept.` + dlqHelp,
+		Example: `  changefeed dlq show cosmos:shop/letters --name mailer 4711.df8cf802
   changefeed dlq show mailer.ndjson --name mailer -o json | jq .document`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.readLetters(cmd, args, func(_ string, all letters.Seq) error {
@@ -209,15 +198,13 @@ documentation of package deadletters lists its members.` + dlqHelp,
 func dlqDropCommand() *cobra.Command {
 	var o letterOptions
 	cmd := &cobra.Command{
-		Use:   "drop ADDRESS|FILE --name NAME ID...",
+		Use:   "drop [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "Remove dead letters, with their documents",
-		Long: `Remove dead letters, with the documents in them: afterwards nothing remembers that these
-changes were not handled. Either all letters that are named are there, or none is removed.
-A key that is held stays held, and its next changes are parked too, until dlq release --key.
+		Long: `Afterwards nothing remembers that these changes were not handled. If one of the named letters does not exist, none is
+removed. A key that is held stays held, and its next changes are parked too, until dlq release --key.
 
-A file cannot be changed while a processor has it open. On a terminal, drop asks first;
-elsewhere --yes is required.` + dlqHelp,
-		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
+A file cannot be changed while a processor has it open. On a terminal, drop asks first; elsewhere --yes is required.` + dlqHelp,
+		Example: `  changefeed dlq drop cosmos:shop/letters --name mailer 4711.df8cf802
   changefeed dlq drop mailer.ndjson --name mailer --key London --all --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.dropLetters(cmd, args) },
 	}

@@ -29,35 +29,28 @@ type exportOptions struct {
 	report  *report.Report
 }
 
-// salvageHelp is the part of export's help about salvage.
-const salvageHelp = `
-
-With --salvage the store may be damaged. What can still be read of it is written, and
-what cannot is listed on standard error, by file and by document, as one JSON object with
--o json. The directory is not changed. Without --container the documents of all containers
-are written, each as {"container":NAME,"document":{…}}. With it nothing is said of others,
-but for files that may have had its documents. A document that is written, and of which a
-lost file may have had a later version or the deletion, is listed as doubtful; after the
-loss of a log or of the manifest any may be, and they are not listed. The exit code is 1
-when something may be missing or old.`
-
 // exportCommand is the command export.
 func exportCommand() *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
-		Use:   "export [ADDRESS]",
-		Short: "Write the documents of a container, one a line",
-		Long: `Write the documents of a container to standard output, one JSON document a line, as
-they were given: what the store adds to them (_rid, _self, _etag, _attachments, _ts) is
-left out unless --system asks for it. Those of one partition key come in the order of
-their last writes, so that import makes the same container of them. With -o json it is
-the same: documents are JSON.` + salvageHelp,
+		Use:     "export [ADDRESS]",
+		GroupID: groupData,
+		Short:   "Write the documents of a container, one a line",
+		Long: `Each line is a JSON document as it was given, without what the store adds (_rid, _self, _etag, _attachments, _ts),
+unless you set --system. The documents of one partition key come in the order of their last writes, so that import
+makes the same container of them. The output is JSON with any -o.
+
+With --salvage the store may be damaged, and the directory is not changed. What can still be read is written. What
+cannot be read is listed on standard error, by file and by document. Without --container the documents of all
+containers are written, each as {"container":NAME,"document":{…}}. With --container nothing is said of others, except
+for files that may have had documents of this container. If a lost file may have had a later version of a document, or
+its deletion, the document is listed as doubtful. After the loss of a log or of the manifest any document may be, and
+they are not listed. If something may be missing or old, the exit code is 1.`,
 		Example: `  changefeed export --db data --container restaurants > restaurants.ndjson
   changefeed export --db data --container restaurants --key CF24 | jq .name
   changefeed export docstore:data#orders --key '["tenant 1", 5]' --system
-  changefeed export --salvage --db data --container restaurants > left.ndjson
-  changefeed export cosmos:shop/orders --endpoint https://contoso.documents.azure.com > orders.ndjson`,
-		Args: cobra.MaximumNArgs(1),
+  changefeed export --salvage --db data > left.ndjson
+  changefeed export cosmos:shop/orders > orders.ndjson`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A damaged store cannot be opened, so salvage parses the arguments itself.
 			if o.wrecked {
@@ -74,7 +67,7 @@ the same: documents are JSON.` + salvageHelp,
 	o.report = output(cmd) // for callers that pass -o to every command, and for the list of losses
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	cmd.Flags().BoolVar(&o.wrecked, "salvage", false,
-		"write what can still be read of a damaged store, and list what cannot")
+		"write what can be read of a damaged store, and list what cannot")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,24 +15,11 @@ import (
 	"github.com/millrace/changefeed/internal/changeline"
 )
 
-// Flags that several commands share: those that name a container, with their help, and those that select documents.
+// Flags that several commands share: those that name a container, and those that select documents.
 //
 // A container is named by an address, the only argument. For a store in a directory, two flags are also possible,
 // which are shorter and can be completed by a shell. Keys come from flags or from the environment, because a command
 // line is visible to every user of the machine.
-
-// addressHelp is the end of the help of commands about a container.
-const addressHelp = `
-
-A container's ADDRESS is one of
-
-  docstore:DIR#container                in the store in a directory; DIR#database/container for one in another database than "default"
-  cosmos:DATABASE/container             in the account of --endpoint
-  https://HOST:PORT/DATABASE/container  in an account, or on changefeed serve
-  DATABASE/container or container       in the account or store of a context: see changefeed help context
-
-An account needs a key. Without one the Microsoft Entra ID identity of this machine is
-used, and on a loopback address the emulator's well-known key. -v says which is used.`
 
 // placeFlags name the container of a command: by an address or, for a store in a directory, by two flags.
 type placeFlags struct {
@@ -44,9 +32,8 @@ type placeFlags struct {
 // register adds the flags to a command.
 func (p *placeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.db, "db", "",
-		"`directory` of a store; with --container the short form of a docstore address")
-	cmd.Flags().StringVar(&p.container, "container", p.container, "`name` of the container in it")
-	_ = cmd.MarkFlagDirname("db") // fails only for an unknown flag
+		"`directory` of a store")
+	cmd.Flags().StringVar(&p.container, "container", p.container, "`name` of the container in --db")
 	accountFlags(cmd, &p.account)
 }
 
@@ -62,6 +49,8 @@ func (p *placeFlags) containerAddress(cmd *cobra.Command, args []string) (a plac
 		err = fmt.Errorf("ADDRESS is %q, and there is --db or --container: want one of the two", args[0])
 	case len(args) == 1:
 		a, err = p.account.Parse("ADDRESS", args[0])
+	case p.db != "" && p.container == "":
+		err = fmt.Errorf("--container is missing: want %s", containersWanted(cmd, p.db))
 	case p.container == "":
 		err = errNoAddress
 	case p.db == "":
@@ -78,6 +67,15 @@ func (p *placeFlags) containerAddress(cmd *cobra.Command, args []string) (a plac
 		return a, usage.Error{Err: err}
 	}
 	return a, nil
+}
+
+// containersWanted returns which containers a store has, for an error.
+func containersWanted(cmd *cobra.Command, dir string) string {
+	names := completer{cmd: cmd}.containersOf(place.Store(dir, ""))
+	if len(names) == 0 {
+		return "the name of a container"
+	}
+	return "one of " + strings.Join(names, ", ")
 }
 
 // withContainer opens the container that the command line names, runs f on this container, and closes the container.
@@ -110,12 +108,12 @@ func (p *placeFlags) withOpener(f func(o *place.Opener) error) (err error) {
 func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Endpoint, "endpoint", "",
-		"`URL` of the account of a cosmos address (default $"+place.EndpointVariable+")")
+		"`URL` of the account (default $"+place.EndpointVariable+")")
 	flags.StringVar(&f.Key, "account-key", "",
-		"`key` of the account; better given as $"+place.KeyVariable+", which others cannot see")
+		"`key` of the account (default $"+place.KeyVariable+")")
 	flags.StringVar(&f.Connection, "connection-string", "",
 		"endpoint and key in one `text` (default $"+place.ConnectionVariable+")")
-	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate of a server that made its own")
+	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate that a server made itself")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return chooseContext(cmd, f) }
 }
 
@@ -129,11 +127,9 @@ const (
 func globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
-	flags.CountP(verboseFlag, "v",
-		"say more on standard error: which account and key are used; run and relay also log their leases, and with "+
-			"-vv their batches")
+	flags.CountP(verboseFlag, "v", "say which account and key are used; log leases, -vv also batches")
 	flags.String(contextFlag, "",
-		"use the account or store of the context `NAME` (default $"+contexts.ContextVariable+", or the current one)")
+		"use the account or store of the context `name` (default $"+contexts.ContextVariable+")")
 	_ = root.RegisterFlagCompletionFunc(contextFlag, completeContexts) // fails only for an unknown flag
 }
 
@@ -159,20 +155,13 @@ func choiceOf(cmd *cobra.Command) contexts.Choice {
 	return contexts.Choose(name, cmd.Flags().Changed(contextFlag))
 }
 
-// addPatience adds the flag --patience, for long-running commands that should survive a restart of the server. Other
+// addPatience adds the flag --wait, for long-running commands that should survive a restart of the server. Other
 // commands fail at once.
 func (p *placeFlags) addPatience(cmd *cobra.Command) {
 	p.retries = &place.Patience{Say: func(format string, args ...any) { reportOf(cmd).Warn(format, args...) }}
-	cmd.Flags().DurationVar(&p.retries.Limit, "patience", place.DefaultLimit,
-		"how long to try again when an account cannot be reached; 0s does not")
+	cmd.Flags().DurationVar(&p.retries.Limit, "wait", place.DefaultLimit,
+		"how long to try again if the account goes away after the start; 0s is not at all")
 }
-
-// storeHelp is the end of the help of commands about a whole store.
-const storeHelp = `
-
-DIR is the directory of a store that no process has open. ADDRESS is that of a store which
-changefeed serve has open, such as http://127.0.0.1:8081; it needs the read-write key, by
-default the emulator's well-known key on a loopback address.`
 
 // selection contains the flags that select documents by their key.
 type selection struct {
@@ -182,11 +171,11 @@ type selection struct {
 
 // register adds the flags to a command.
 func (s *selection) register(cmd *cobra.Command) {
-	cmd.Flags().Var(&s.key, "key", `only one partition key: text such as London, or JSON such as [5] or ["a","b"]`)
-	cmd.Flags().Var(&s.rng, "range", "only a range of effective partition keys, min-max in hex such as 05C1-0BF3")
+	cmd.Flags().Var(&s.key, "key", `only one partition key: text, or JSON such as [5] or ["a","b"]`)
+	cmd.Flags().Var(&s.rng, "range", "only effective partition keys min-max in hex, such as 05C1-0BF3")
 }
 
 // metaFlag adds the flag for the form in which a change is written on a line.
 func metaFlag(cmd *cobra.Command, form *changeline.Form) {
-	cmd.Flags().BoolVar(&form.Meta, "meta", false, "write each change with its metadata, not the document alone")
+	cmd.Flags().BoolVar(&form.Meta, "meta", false, "write each change with its metadata")
 }

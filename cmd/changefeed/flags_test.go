@@ -52,7 +52,7 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	}
 	cmd := &cobra.Command{}
 	o.register(cmd)
-	err := cmd.ParseFlags(strings.Fields("--instance one --max-items 1 --min-leases 2 --poll 3s --acquire 4s " +
+	err := cmd.ParseFlags(strings.Fields("--instance one --batch-size 1 --min-leases 2 --poll 3s --acquire 4s " +
 		"--renew 5s --expiration 6s --drain 7s --timeout 8s --concurrency 9 --max-attempts 10 --max-age 11s " +
 		"--max-set-aside 12 --hold"))
 	if got, wanted := told(t, o.Options), told(t, want); err != nil || got != wanted {

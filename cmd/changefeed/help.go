@@ -1,32 +1,83 @@
 package main
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 )
 
-// Help, and completion in shells.
+// The groups of commands in the help of the root. Each command names its group in the field GroupID.
+const (
+	groupData  = "data"
+	groupFeed  = "feed"
+	groupUnits = "units"
+	groupStore = "store"
+	groupTools = "tools"
+)
+
+// groups are the groups in the order of the help.
+var groups = []*cobra.Group{
+	{ID: groupData, Title: "Data"},
+	{ID: groupFeed, Title: "Feed"},
+	{ID: groupUnits, Title: "Units"},
+	{ID: groupStore, Title: "Store"},
+	{ID: groupTools, Title: "Tools"},
+}
+
+// writeHelp writes the help of a command.
+func writeHelp(cmd *cobra.Command, _ []string) {
+	_, _ = io.WriteString(cmd.OutOrStdout(), pageOf(cmd).Text()) // if this fails, there is no reader
+}
+
+// pageOf returns what a command says about itself.
+func pageOf(cmd *cobra.Command) manual.Page {
+	p := manual.Page{
+		Name: cmd.CommandPath(), Summary: cmd.Short + ".", Examples: strings.Trim(cmd.Example, "\n"), About: cmd.Long,
+	}
+	if !cmd.IsAdditionalHelpTopicCommand() {
+		cmd.InitDefaultHelpFlag()
+		p.Usage, p.Flags = cmd.UseLine(), manual.Flags(cmd.LocalFlags(), cmd.InheritedFlags())
+	}
+	for _, g := range append(cmd.Groups(), &cobra.Group{Title: "Commands"}) {
+		s := manual.Section{Title: g.Title}
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() && c.GroupID == g.ID {
+				s.Rows = append(s.Rows, manual.Row{Term: c.Name(), About: c.Short})
+			}
+		}
+		if len(s.Rows) > 0 {
+			p.Commands = append(p.Commands, s)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		if c.IsAdditionalHelpTopicCommand() {
+			p.Topics = append(p.Topics, manual.Row{Term: c.Name(), About: c.Short})
+		}
+	}
+	return p
+}
 
 // helpCommand is the command help. Unlike cobra's own, this command fails for an unknown command. Otherwise a script
 // that asks for help about a misspelled command would succeed.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Explain a command",
-		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
-			for _, c := range root.Commands() {
-				names = append(names, c.Name())
+		Use:     "help [COMMAND...]",
+		GroupID: groupTools,
+		Short:   "Explain a command or a topic",
+		Example: `  changefeed help tail
+  changefeed help dlq retry
+  changefeed help addresses`,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			found, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return names, cobra.ShellCompDirectiveNoFileComp
+			return namesBelow(found), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
@@ -41,47 +92,114 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// narrowHelp writes the help of a command in lines of at most 80 columns, whatever the output is, because help is
-// often read in narrow windows and copied into documents.
-func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args []string) {
-	to := cmd.OutOrStdout()
-	// Cobra writes help directly to the output, so the output is replaced meanwhile.
-	var text bytes.Buffer
-	cmd.SetOut(&text)
-	plain(cmd, args)
-	cmd.SetOut(to)
-	_, _ = io.WriteString(to, terminal.Reflow(text.String(), terminal.Narrow)) // if this fails, there is no reader
+// namesBelow returns the names of the commands and topics below a command.
+func namesBelow(cmd *cobra.Command) (names []string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }
 
-// unknown returns an error for arguments that should be the name of a command, and suggests a command.
-func unknown(root *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// helpOfParent is the work of a command that only has commands below it.
+func helpOfParent(cmd *cobra.Command, args []string) error {
+	if err := unknown(cmd, args); err != nil {
+		return err
 	}
-	text := fmt.Sprintf("there is no command %q", args[0])
-	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
-		text += ": do you mean " + strings.Join(near, " or ") + "?"
-	}
-	return usage.Error{Err: errors.New(text)}
+	return cmd.Help()
 }
 
-// complete sets how a shell completes the flags and arguments of a command. By default cobra offers files everywhere,
-// which is right for only a few of them.
-func complete(cmd *cobra.Command) {
-	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && cmd.Name() != "import" && cmd.Name() != "run" {
-		cmd.ValidArgsFunction = cobra.NoFileCompletions
+// completionCommand is the command completion, with a command below it for each shell. cobra's own has other help, and
+// accepts the name of any shell.
+func completionCommand() *cobra.Command {
+	all := &cobra.Command{
+		Use:     "completion",
+		GroupID: groupTools,
+		Short:   "Write the completions for a shell",
+		Long: `A shell that has read them completes commands, flags and values with TAB, also the names of containers,
+units, partitions and letters.`,
+		Example: `  source <(changefeed completion bash)
+  changefeed completion fish | source`,
+		Args: cobra.ArbitraryArgs,
+		RunE: helpOfParent,
 	}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		// With no values and no files, the shell offers nothing.
-		values := []string{}
-		if v, ok := f.Value.(interface{ Words() []string }); ok {
-			values = v.Words()
-		}
-		name, _ := pflag.UnquoteUsage(f)
-		if strings.HasPrefix(name, "file") || name == "directory" {
-			return
-		}
-		// fails only for an unknown flag
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	})
+	for _, shell := range []struct {
+		name, example string
+		write         func(root *cobra.Command, w io.Writer) error
+	}{
+		{"bash", `  source <(changefeed completion bash)
+  changefeed completion bash >/etc/bash_completion.d/changefeed`, func(root *cobra.Command, w io.Writer) error {
+			return root.GenBashCompletionV2(w, true)
+		}},
+		{"zsh", `  source <(changefeed completion zsh)
+  changefeed completion zsh >"${fpath[1]}/_changefeed"`, (*cobra.Command).GenZshCompletion},
+		{"fish", `  changefeed completion fish | source
+  changefeed completion fish >~/.config/fish/completions/changefeed.fish`, func(root *cobra.Command, w io.Writer) error {
+			return root.GenFishCompletion(w, true)
+		}},
+		{
+			"powershell", `  changefeed completion powershell | Out-String | Invoke-Expression`,
+			(*cobra.Command).GenPowerShellCompletionWithDesc,
+		},
+	} {
+		all.AddCommand(&cobra.Command{
+			Use:   shell.name,
+			Short: "Write the completions for " + shell.name,
+			Long: `The first example is for this shell alone. To have completions in every shell, write them into a file that
+the shell reads when it starts. bash needs its package bash-completion.`,
+			Example: shell.example,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return shell.write(cmd.Root(), cmd.OutOrStdout())
+			},
+		})
+	}
+	return all
+}
+
+// addressesTopic is changefeed help addresses.
+func addressesTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "addresses",
+		Short: "How to name a container or a store, and which key is used",
+		Long: `An ADDRESS names a container. It has one of these forms:
+
+  docstore:DIR#container                in the store in a directory
+  docstore:DIR#database/container       in another database than "default"
+  cosmos:DATABASE/container             in the account of --endpoint
+  https://HOST:PORT/DATABASE/container  in an account, or on changefeed serve
+  DATABASE/container or container       in the account or store of a context: see changefeed help context
+
+--db DIR --container NAME is the short form of a docstore address.
+
+A directory can be open in one process only. If changefeed serve has the directory open, use the address of the
+server. backup and check work on a whole store: they take the directory, or the address of changefeed serve without
+a path, such as http://127.0.0.1:8081.
+
+An account needs a key. changefeed uses the first of
+
+  --account-key        other users of this machine can see it
+  --connection-string  endpoint and key in one text
+  $` + place.ConnectionVariable + `
+  $` + place.KeyVariable + `          for the account of --endpoint or $` + place.EndpointVariable + `
+
+A key is sent only to the endpoint with which you gave it; -v says which key is used. A context has its own key. Without
+a key the emulator's well-known key is used for a
+loopback address, and the Microsoft Entra ID identity of this machine for any other. If a server made its own
+certificate, --ca names the file with the certificate.`,
+	}
+}
+
+// benchmarksTopic is changefeed help benchmarks.
+func benchmarksTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "benchmarks",
+		Short: "What changefeed bench measures",
+		Long:  bench.Listed(bench.All()),
+	}
+}
+
+// describeFlags prepares the flags of a command for the help and for shells.
+func describeFlags(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(manual.Describe)
 }

@@ -44,31 +44,26 @@ const (
 func importCommand() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
-		Use:   "import FILE|- [ADDRESS]",
-		Short: "Load documents from a file or a pipe",
-		Long: `Load documents from a file, or from standard input when it is -.
+		Use:     "import FILE|- [ADDRESS]",
+		GroupID: groupData,
+		Short:   "Load documents from a file or a pipe",
+		Long: `FILE is - for standard input. The input is one JSON document a line, or one array of documents. A document replaces the
+document with the same id and partition key. Documents of one partition key are written in the order of the input.
 
-The input is one JSON document a line, or one array of documents; import recognizes which.
-A document replaces the one with the same id and partition key. Documents of one partition
-key are written in the order of the input.
-
-Anything that cannot be a document (no JSON, no object, no id, a bad partition key, too
-large) goes to the reject file, one JSON object a line with its line number, the reason and
-its text, and the exit code is 1. To import what you have mended there:
+What cannot be a document (no JSON, no object, no id, a bad partition key, too large) goes to the reject file, with its
+line number, the reason and its text. The exit code is then 1. To import what you have mended there:
 
   jq -r .text FILE.rejects > mended.ndjson
 
-An import that was interrupted goes on where it stopped when it is started again with
-the same file and container. Standard input is read from its beginning. While an account
-cannot be reached, the import waits for it; a document whose write nobody acknowledged is
-then written again.
+If an import was interrupted, start it again with the same file and container: it goes on where it stopped. Standard
+input is read from its beginning. If an account cannot be reached, the import waits; a document whose write nobody
+acknowledged is then written again.
 
-A container that does not exist is made, with its store, if --pk gives its partition key.` + addressHelp,
-		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
-  changefeed import orders.json --db data --container orders --pk /tenant,/user --ranges 4
-  gzip -dc events.ndjson.gz | changefeed import - --db data --container events --pk /id --ttl 24h
-  changefeed import orders.json http://127.0.0.1:8081/shop/orders --pk /city`,
-		Args: checkImportArguments,
+If the container does not exist, --pk makes it, together with its store or database.`,
+		Example: `  changefeed import r.ndjson --db data --container restaurants --pk /outcode
+  changefeed import o.json --db data --container orders --pk /tenant,/user
+  zcat e.gz | changefeed import - --db data --container e --pk /id --ttl 24h
+  changefeed import o.json http://127.0.0.1:8081/shop/orders --pk /city`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.input = args[0]
 			if o.to, err = o.containerAddress(cmd, args[1:]); err != nil {
@@ -83,19 +78,9 @@ A container that does not exist is made, with its store, if --pk gives its parti
 	f := cmd.Flags()
 	f.StringVar(&o.load.Rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
 	f.IntVar(&o.load.Writers, "writers", defaultWriters, "documents that are written at the same time")
-	f.BoolVar(&o.load.Restart, "restart", false, "begin anew, although an interrupted import could go on")
+	f.BoolVar(&o.load.Restart, "restart", false, "begin anew instead of going on after an interrupted import")
 	o.report = output(cmd)
 	return cmd
-}
-
-func checkImportArguments(_ *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
-		return errors.New("FILE or - is missing")
-	case len(args) > 2:
-		return fmt.Errorf("there are %d arguments: want a file, or - for standard input, and an address", len(args))
-	}
-	return nil
 }
 
 // run checks everything that can be checked before creating the container, so a misspelled path does not leave an

@@ -25,8 +25,7 @@ import (
 // keyHelp is the end of the help of commands about one document.
 const keyHelp = `
 
---key is the document's partition key: text such as London, or JSON such as [5] or
-["a","b"]. It may be left out if the partition key path is /id.` + addressHelp
+--key is the document's partition key. You can leave it out if the partition key path is /id.`
 
 // itemOptions are the flags of commands about documents.
 type itemOptions struct {
@@ -93,11 +92,13 @@ func (p *placeFlags) splitArguments(cmd *cobra.Command, args []string, name stri
 func getCommand() *cobra.Command {
 	var o itemOptions
 	cmd := &cobra.Command{
-		Use:   "get [ADDRESS] ID --key KEY",
-		Short: "Print a document",
-		Long:  `Print a document as it is stored, with its system properties.` + keyHelp,
-		Example: `  changefeed get http://127.0.0.1:8081/shop/orders 17 --key London
-  changefeed get --db data --container orders 17 --key '["tenant 1",5]' | jq .total`,
+		Use:     "get [ADDRESS] ID --key KEY",
+		GroupID: groupData,
+		Short:   "Print a document",
+		Long:    `The document is printed as it is stored, with its system properties.` + keyHelp,
+		Example: `  changefeed get cosmos:shop/orders 17 --key London
+  changefeed get --db data --container orders 17 --key '["tenant 1",5]'`,
+		Args: cobra.ArbitraryArgs, // withTarget checks them
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withTarget(cmd, args, "ID", func(t *items.Target, id string) error {
 				key, err := t.FullKey(o.key.Value, id)
@@ -132,16 +133,17 @@ type putOptions struct {
 func putCommand() *cobra.Command {
 	var o putOptions
 	cmd := &cobra.Command{
-		Use:   "put [ADDRESS] FILE|-",
-		Short: "Create or replace a document",
-		Long: `Create a document or replace the one with its id and partition key, and print its etag. The
+		Use:     "put [ADDRESS] FILE|-",
+		GroupID: groupData,
+		Short:   "Create or replace a document",
+		Long: `A document replaces the one with the same id and partition key, and its etag is printed. The
 document is a JSON object in a file, or on standard input when FILE is -. Several, one
 after the other or in an array, are written in their order; for many there is changefeed
-import. Nothing is written if a document is no JSON, has no id or a bad partition key.` + addressHelp,
-		Example: `  echo '{"id":"17","city":"London"}' | changefeed put http://127.0.0.1:8081/shop/orders -
+import. Nothing is written if a document is no JSON, has no id or a bad partition key.`,
+		Example: `  echo '{"id":"17","city":"London"}' | changefeed put cosmos:shop/orders -
   changefeed put --db data --container orders order.json --create
-  changefeed put http://127.0.0.1:8081/shop/orders order.json --if-match '"0a00-4f"'`,
-		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+  changefeed put cosmos:shop/orders order.json --if-match '"0a00-4f"'`,
+		Args: cobra.ArbitraryArgs, // withTarget checks them
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withTarget(cmd, args, "FILE or -", func(t *items.Target, file string) error {
 				return o.put(cmd, t, file)
@@ -238,11 +240,13 @@ type deleteOptions struct {
 func deleteCommand() *cobra.Command {
 	var o deleteOptions
 	cmd := &cobra.Command{
-		Use:   "delete [ADDRESS] ID --key KEY",
-		Short: "Delete a document",
-		Long:  `Delete a document. On a terminal, delete asks first; elsewhere --yes is required.` + keyHelp,
-		Example: `  changefeed delete http://127.0.0.1:8081/shop/orders 17 --key London
-  changefeed delete --db data --container orders 17 --key London --yes --if-match '"0a00-4f"'`,
+		Use:     "delete [ADDRESS] ID --key KEY",
+		GroupID: groupData,
+		Short:   "Delete a document",
+		Long:    `On a terminal, delete asks first; elsewhere --yes is required.` + keyHelp,
+		Example: `  changefeed delete cosmos:shop/orders 17 --key London
+  changefeed delete --db data --container orders 17 --key London --yes`,
+		Args: cobra.ArbitraryArgs, // withTarget checks them
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withTarget(cmd, args, "ID", func(t *items.Target, id string) error { return o.remove(cmd, t, id) })
 		},

@@ -22,34 +22,27 @@ func leasesCommand() *cobra.Command {
 	var out *report.Report
 	var doomed deletedUnit
 	cmd := &cobra.Command{
-		Use:   "leases [ADDRESS]",
-		Short: "Show who reads which range, up to where, and what is still to come",
-		Long: `Show the leases of all deployment units in a lease container: who owns each, when it
-was last written, the position stored in it, how many changes come after that and how
-long the oldest of them has waited, how often the batch in hand has failed, how many
-partition keys are held (see changefeed dlq) or set aside because they fail, since when
-its owner sees an outage, and anything that is wrong: a lease that is free, expired,
-being split or there twice, a document that is no lease, a range of keys that no lease
-covers.
+		Use:     "leases [ADDRESS]",
+		GroupID: groupUnits,
+		Short:   "Show who reads which range, up to where, and what is still to come",
+		Long: `For each lease of each deployment unit: its owner, when it was last written, the stored position, how many changes come
+after the position, how long the oldest of them has waited, how often the batch in hand has failed, and anything that
+is wrong. Notes name partition keys that are held (changefeed dlq) or set aside because they fail, outages, documents
+that are no leases, and ranges of keys that no lease covers.
 
-The containers that the units read are looked for in the same store or, in an account,
-in the same database. A store and changefeed serve count the changes exactly. An account
-in Azure cannot: there a number after ~ is a distance of LSNs, which counts transactions
-and not changes, and a number after ≤ is that of a whole partition, which several leases
-share, so that each shows all of it.
+The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and no instance of the unit
+runs), broken, splitting or retired.
 
-With --delete NAME the leases of that unit are deleted, with all positions, so its next
-processor begins anew at its own start. This is refused while a processor of the unit is
-at work. On a terminal it asks first; elsewhere --yes is required.
+The containers that the units read are looked for in the same store or, in an account, in the same database. A store and
+changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts
+transactions), and ≤N is an upper bound (the number of a whole partition, which several leases share).
 
-The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and
-no instance of the unit runs), broken, splitting or retired. With -o json, one object a line: of kind lease, instance, request (an unserved dlq
-retry or release), hole or document. What is not known is null. With --delete it is one
-object: deleted is the number of leases.` + addressHelp,
+--delete removes the leases of a unit with all positions, so that its next processor begins anew at its own --from. If a
+processor of the unit works, this is refused. On a terminal it asks first; elsewhere --yes is required.`,
 		Example: `  changefeed leases --db data
   changefeed leases http://127.0.0.1:8081/shop/leases
-  changefeed leases --db data --container my-leases -o json | jq 'select(.lag > 1000)'`,
-		Args: cobra.MaximumNArgs(1),
+  changefeed leases --db data -o json | jq 'select(.lag > 9)'
+  changefeed leases --db data --delete mailer --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := o.containerAddress(cmd, args)
 			if err != nil {

@@ -120,7 +120,7 @@ func TestAnEmptyFlagOfAServerIsRefused(t *testing.T) {
 		says string
 	}{
 		{[]string{"--db", ""}, "--db is empty: want a directory, or leave --db out for a store in memory"},
-		{[]string{"--cert", "", "--key-file", ""}, "--cert is empty: want a file"},
+		{[]string{"--cert", "", "--cert-key", ""}, "--cert is empty: want a file"},
 		{[]string{"--dedicated-gateway", ""}, "--dedicated-gateway is empty: want an address"},
 		{[]string{"--roles", "", "--jwks", "", "--issuer", "", "--audience", ""}, "--roles is empty: want a file"},
 	} {
@@ -187,10 +187,13 @@ func TestAnInstanceThatCannotBeginMakesNoLeases(t *testing.T) {
 // A benchmark fills its store for a while, so another build is looked for before.
 func TestABenchmarkLooksForTheOtherBuildFirst(t *testing.T) {
 	dir := t.TempDir()
-	for _, against := range []string{filepath.Join(dir, "none"), dir} {
+	for against, want := range map[string]string{
+		filepath.Join(dir, "none"): ": there is no such file: want the binary", "no-such-command": ": there is no such file",
+		dir: ": want the binary of another build",
+	} {
 		_, said, err := call(t, "bench", "serve_upsert", "--against", against)
-		want := "--against is " + against + ": want"
-		if !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), want) || said != "" {
+		_, missing := errors.AsType[usage.Missing](err)
+		if missing != (against != dir) || !strings.HasPrefix(err.Error(), "--against is "+against+want) || said != "" {
 			t.Errorf("got %v after %q", err, said)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,16 +12,17 @@ import (
 func mergeCommand() *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
-		Use:   "merge [ADDRESS] ID ID",
-		Short: "Merge two neighbouring physical partitions",
-		Long: `Merge two physical partitions whose ranges touch, and show the result. changefeed split
---help says which stores can be changed.` + addressHelp,
+		Use:     "merge [ADDRESS] ID ID",
+		GroupID: groupStore,
+		Short:   "Merge two neighbouring physical partitions",
+		Long: `The ranges of the two partitions must touch. The result is shown. changefeed split --help says which stores can be
+changed.`,
 		Example: `  changefeed merge --db data --container orders 1 2
   changefeed merge http://127.0.0.1:8081/shop/orders 1 2`,
 		Args: mergeArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids := args[len(args)-2:]
-			return o.withContainer(cmd, args[:len(args)-2], func(c *place.Container) error {
+			address, ids := addressFirst(args)
+			return o.withContainer(cmd, address, func(c *place.Container) error {
 				parts, err := c.Merge(cmd.Context(), ids[0], ids[1])
 				return o.writePartitions(parts, err)
 			})
@@ -32,9 +32,9 @@ func mergeCommand() *cobra.Command {
 	return cmd
 }
 
-// mergeArgs accepts two ids, alone or after an address. An id contains no colon, but every address does.
+// mergeArgs accepts two ids, alone or after an address.
 func mergeArgs(_ *cobra.Command, args []string) error {
-	if n := len(args); n < 2 || n > 3 || n == 2 && strings.Contains(args[0], ":") {
+	if _, ids := addressFirst(args); len(ids) != 2 {
 		return fmt.Errorf("arguments are %q: want the ids of two partitions, as changefeed ranges shows them, after "+
 			"the ADDRESS if there is one", args)
 	}

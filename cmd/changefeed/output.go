@@ -79,7 +79,7 @@ func outputRows(cmd *cobra.Command, kinds ...report.Kind) *report.Report {
 	r := addOutput(cmd, report.Table, report.JSON, report.YAML, report.CSV)
 	r.Kinds = kinds
 	cmd.Flags().StringSliceVar(&r.Fields, "fields", nil,
-		"only these `FIELDS` of each row, separated by commas, such as id,address.city")
+		"only these `fields` of each row, such as id,address.city")
 	return r
 }
 

@@ -33,10 +33,10 @@ type queryOptions struct {
 func queryCommand() *cobra.Command {
 	var o queryOptions
 	cmd := &cobra.Command{
-		Use:   "query [ADDRESS] SQL",
-		Short: "Query the documents of a container by SQL",
-		Long: `Query the documents of a container by the SQL of Azure Cosmos DB, and write a row for each
-result. All pages are read unless --max is given. With -v the charge, the number of pages,
+		Use:     "query [ADDRESS] SQL",
+		GroupID: groupData,
+		Short:   "Query the documents of a container by SQL",
+		Long: `The SQL is that of Azure Cosmos DB. Each result is a row. All pages are read unless --max is given. With -v the charge, the number of pages,
 the time and the plan are written to standard error. A table shows whole documents without
 their system properties.
 
@@ -45,17 +45,18 @@ true, null or ["a"], is that JSON, and any other is a text; '"5"' is the text 5.
 
 An account runs ORDER BY, aggregates, TOP, OFFSET, DISTINCT and GROUP BY only within one
 partition key (--key), or in a container of one physical partition. So does changefeed
-serve, unless it is --lenient. A store in a directory runs them over all partitions.` + addressHelp,
-		Example: `  changefeed query http://127.0.0.1:8081/shop/orders 'SELECT c.id, c.total FROM c WHERE c.city = @city' -p city=Oslo
+serve, unless it is --lenient. A store in a directory runs them over all partitions.`,
+		Example: `  changefeed query cosmos:shop/orders 'SELECT * FROM c WHERE c.n > @n' -p n=5
   changefeed query --db data --container orders 'SELECT VALUE COUNT(1) FROM c'
   changefeed query cosmos:shop/orders --file top.sql --key London -n 10 -o csv`,
+		Args: cobra.ArbitraryArgs, // withTarget checks them
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.register(cmd)
 	f := cmd.Flags()
 	f.Var(&o.key, "key", `only one partition key: text such as London, or JSON such as [5] or ["a","b"]`)
 	f.StringVar(&o.file, "file", "", "`file` with the query, or - for standard input")
-	f.StringArrayVarP(&o.parameters, "param", "p", nil, "parameter of the query, `NAME=VALUE`; may be given more than once")
+	f.StringArrayVarP(&o.parameters, "param", "p", nil, "parameter of the query, `NAME=VALUE`; repeatable")
 	f.IntVarP(&o.most, "max", "n", 0, "end after this many rows; 0 is no limit")
 	o.report = outputRows(cmd)
 	return cmd

@@ -63,12 +63,12 @@ var partitionKind = report.Kind{Name: "partition", About: "A physical partition 
 func rangesCommand() *cobra.Command {
 	var o partitionOptions
 	cmd := &cobra.Command{
-		Use:   "ranges [ADDRESS]",
-		Short: "Show the physical partitions of a container",
-		Long: `Show the physical partitions of a container: the id of each, its range of effective
-partition keys, and the partitions that it came from.` + addressHelp,
-		Example: `  changefeed ranges http://127.0.0.1:8081/shop/orders`,
-		Args:    cobra.MaximumNArgs(1),
+		Use:     "ranges [ADDRESS]",
+		GroupID: groupStore,
+		Short:   "Show the physical partitions of a container",
+		Long:    `For each partition: its id, its range of effective partition keys, and the partitions that it came from.`,
+		Example: `  changefeed ranges http://127.0.0.1:8081/shop/orders
+  changefeed ranges --db data --container orders -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withContainer(cmd, args, func(c *place.Container) error {
 				parts, err := c.Source.Partitions(cmd.Context())

@@ -21,23 +21,18 @@ import (
 // redriveHelp is the end of the help of the commands that wait for a processor.
 const redriveHelp = `
 
-This is done by the instance of the unit that owns the range of the key: one must run, with
-the same dead letters. The command waits for each answer as long as --wait says. Then it
-withdraws the request, says why nobody has served it, as far as that is known, and goes on;
-of a lease that has not served three in a row it asks for no more. A line says what became
-of each, and the last line counts them. If any has failed again or was not served, or a key
-to release was not held, the exit code is 1.
+The instance that owns the range of the key does this. Such an instance must run, with the same dead letters. The
+command waits for each answer as long as --wait says. Then it withdraws the request, says why no instance has served
+it, if that is known, and goes on. If a lease has not served three requests in a row, the command asks it for no more.
 
-With -o json, one object a line: id (of a letter), key, result, which is "handled",
-"failed", "nothing" (to do), "not served" or "not asked", handled (letters that were
-handled, held ones included), held (held letters of the key that are left, if known) and
-cause (why it failed or was not served).` + leasesHelp
+A line says what became of each, and the last line counts them. If a change has failed again, a request was not served,
+or a key to release was not held, the exit code is 1.` + leasesHelp
 
 // leasesHelp describes where the leases of the unit are.
 const leasesHelp = `
 
-The lease container is looked for beside that of the letters; for letters in a FILE it has
-to be given. The container that the unit reads is found in the same account.`
+The lease container is looked for beside that of the letters; if the letters are in a FILE, --leases is needed. The
+container that the unit reads is found in the same account.`
 
 // requestOptions are the flags of the commands that find the requests of a unit.
 type requestOptions struct {
@@ -83,7 +78,7 @@ type redriveOptions struct {
 func (o *redriveOptions) register(cmd *cobra.Command) {
 	o.requestOptions.register(cmd)
 	o.report = outputRows(cmd, letters.AnswerKind)
-	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
+	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each answer; then the request is withdrawn")
 }
 
 // askProcessors calls f, which sends the requests, and writes the answers as they come.
@@ -107,14 +102,13 @@ func (o *redriveOptions) askProcessors(cmd *cobra.Command, args []string, check 
 func dlqRetryCommand() *cobra.Command {
 	var o redriveOptions
 	cmd := &cobra.Command{
-		Use:   "retry ADDRESS|FILE --name NAME ID...",
+		Use:   "retry [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "Have dead letters handled again",
-		Long: `Have the changes in dead letters handled again, in order with what else there is of their
-keys. A letter whose change is handled is removed; where its key is held and no other
-letter of the key has failed, the held ones follow. One whose change fails again stays,
-with the new cause.` + redriveHelp + dlqHelp,
-		Example: `  changefeed dlq retry http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
-  changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
+		Long: `The changes in the letters are handled in order with the other changes of their keys. If a change is handled, its letter
+is removed. If its key is held and no other letter of the key has failed, the held letters follow. If the change fails
+again, the letter stays, with the new cause.` + redriveHelp + dlqHelp,
+		Example: `  changefeed dlq retry cosmos:shop/letters --name mailer 4711.df8cf802
+  changefeed dlq retry m.ndjson --name mailer --leases cosmos:shop/leases --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := letters.NewReport(o.report, "handled", "letter")
 			return o.askProcessors(cmd, args, o.checkIDs, report, func(r *letters.Redrive) error {
@@ -124,7 +118,7 @@ with the new cause.` + redriveHelp + dlqHelp,
 	}
 	o.register(cmd)
 	cmd.Flags().BoolVar(&o.all, "all", false,
-		"all letters of the unit or, with --key, of the key, but those that are held")
+		"all letters of the unit or, with --key, of the key, except those that are held")
 	return cmd
 }
 
@@ -132,15 +126,14 @@ with the new cause.` + redriveHelp + dlqHelp,
 func dlqReleaseCommand() *cobra.Command {
 	var o redriveOptions
 	cmd := &cobra.Command{
-		Use:   "release ADDRESS|FILE --name NAME [--key KEY] [ID...]",
+		Use:   "release [ADDRESS|FILE] --name NAME [--key KEY] [ID...]",
 		Short: "Let a held partition key go on without the changes that failed",
-		Long: `Let a partition key go on that --hold has stopped, without the changes of it that have
-failed: those that were held are handled, in their order, and then the key is not held any
-more. The letters of the changes that failed stay, to be retried or dropped. If a held
+		Long: `The key was stopped by --hold when a change failed. After the release the held changes are handled in their order, and
+then the key is not held any more. The letters of the changes that failed stay, to be retried or dropped. If a held
 change fails, its key stays held from there. A key that is not held is an error.
 
 The key is that of --key, or those of the letters with the IDs.` + redriveHelp + dlqHelp,
-		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
+		Example: `  changefeed dlq release cosmos:shop/letters --name mailer --key London`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := letters.NewReport(o.report, "released", "key")
 			return o.askProcessors(cmd, args, o.checkKey, report, func(r *letters.Redrive) error {
@@ -165,15 +158,14 @@ func (o *redriveOptions) checkKey() error {
 func dlqWithdrawCommand() *cobra.Command {
 	var o requestOptions
 	cmd := &cobra.Command{
-		Use:   "withdraw ADDRESS|FILE --name NAME --key KEY|--all",
+		Use:   "withdraw [ADDRESS|FILE] --name NAME [--key KEY]",
 		Short: "Withdraw what dlq retry and release have asked for",
-		Long: `Withdraw the requests of dlq retry and dlq release that no instance has served yet. Those
-commands withdraw their own when they end; this is for requests of commands that were
-killed, which otherwise stay for a minute longer than their --wait. changefeed leases shows
-the requests. A letter that is in the handler by then is the last one that is handled.
-
-With -o json, one object: withdrawn is the number of requests.` + leasesHelp + addressHelp,
-		Example: `  changefeed dlq withdraw http://127.0.0.1:8081/shop/letters --name mailer --key London`,
+		Long: `dlq retry and dlq release withdraw their own requests when they end. If such a command was killed, its request stays for
+a minute longer than its --wait. changefeed leases shows the requests. If a letter is in the handler by then, it is the
+last that is handled.` + leasesHelp,
+		Example: `  changefeed dlq withdraw cosmos:shop/letters --name mailer --key London
+  changefeed dlq withdraw cosmos:shop/letters --name mailer --all`,
+		Args: cobra.ArbitraryArgs, // checkOneKey says that ids are no keys
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withLetters(cmd, args, o.checkOneKey, func(r *letters.Redrive) error {
 				n, err := r.Withdraw(cmd.Context())

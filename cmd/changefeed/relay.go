@@ -37,32 +37,22 @@ type relayOptions struct {
 func relayCommand() *cobra.Command {
 	var o relayOptions
 	cmd := &cobra.Command{
-		Use:   "relay --source ADDRESS --name NAME --to BROKER [flags]",
-		Short: "Publish the events of a transactional outbox to a message broker",
-		Long: `Publish the events of a transactional outbox: documents of one type, which a unit of work
-has written beside the object that they are about, in one batch. Package outbox writes them,
-and so does the .NET sample of the service's article. Events of one partition key are
-published in order, those of different keys side by side. An event is published at least
-once, always with the same id, so that a broker which drops duplicates has it once.
+		Use:     "relay --source ADDRESS --name NAME --to BROKER [flags]",
+		GroupID: groupFeed,
+		Short:   "Publish the events of a transactional outbox to a message broker",
+		Long: `An event is a document of one type, written in one batch with the documents that it is about. Events of one
+partition key are published in order, each at least once and always with the same id.
 
-A BROKER is one of
+changefeed help brokers lists the forms of --to.
 
-` + broker.Help() + `
-The last three need a binary that was built with -tags brokers.
+What the broker can never take, and an event that is malformed, is parked in --dead-letters. While the broker is down,
+nothing is parked except events failing for --max-age.
 
-An event that the broker can never take, or that is no event although it says so, is parked
-in --dead-letters; with --hold later events of its partition key wait behind it until
-changefeed dlq releases them, so that their order is kept. While the broker is down nothing
-is parked, but for what has failed for --max-age, and a warning is written before an event
-expires unpublished.
-
-All processes with the same --name, source and lease container share the work. SIGTERM or
-Ctrl-C ends the relay in good order; with --once it ends when all events are published or parked.` + addressHelp,
-		Example: `  changefeed relay --source http://127.0.0.1:8081/shop/contacts --name contacts --create-leases --from beginning --to embedded:nats
-  changefeed relay --source cosmos:shop/contacts --leases cosmos:ops/leases --name contacts --to nats://nats:4222 \
-    --max-attempts 5 --dead-letters cosmos:ops/letters --hold
-  CHANGEFEED_WEBHOOK_SECRET=s3cret changefeed relay --source cosmos:shop/contacts --name hook --to https://example.com/events`,
-		Args: cobra.NoArgs,
+docs/outbox.md describes the relay.`,
+		Example: `  changefeed relay --source http://127.0.0.1:8081/shop/contacts --name rel \
+    --create-leases --to embedded:nats
+  changefeed relay --source cosmos:shop/contacts --name hook --hold \
+    --to nats://nats:4222 --max-attempts 5 --dead-letters cosmos:shop/letters`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.register(cmd)
@@ -72,26 +62,18 @@ Ctrl-C ends the relay in good order; with --once it ends when all events are pub
 // register adds the flags.
 func (o *relayOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.to, "to", "", "the `BROKER`")
-	f.StringVar(&o.typ, "type", outbox.EventType, "type of the documents that are events")
-	f.StringVar(&o.origin, "origin", "/events",
-		"where the events come from: the source attribute of the messages, a `URI` reference")
-	f.DurationVar(&o.alarm, "alarm", 0,
-		"warn so long before an event expires that is not published (default a fifth of its time to live)")
-	f.DurationVar(&o.sync, "sync", 0,
-		"how often an embedded broker syncs its files (default with each message, before it is acknowledged)")
+	f.StringVar(&o.to, "to", "", "the `broker`")
+	f.StringVar(&o.typ, "type", outbox.EventType, "`type` of the event documents")
+	f.StringVar(&o.origin, "origin", "/events", "source attribute of messages, a `URI`")
+	f.DurationVar(&o.alarm, "alarm", 0, "warn this long before expiry (default ttl/5)")
+	f.DurationVar(&o.sync, "sync", 0, "how often embedded brokers sync (default always)")
 	f.DurationVar(&o.expire, "expire-after", 0,
-		"let an event expire so long after it was published, at least 1m, in a container with a default time to "+
-			"live, which costs a write for each (default when it was to expire anyway)")
+		"let events expire this long after they are published, 1m or more (default keeps their expiry)")
 	f.StringVar(&o.listen, "broker-listen", "",
-		"loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
+		"loopback `host:port` of an embedded broker (default none)")
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
-	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
-	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an " +
-		"existing unit as it was given"
-	f.Lookup("max-age").Usage = "park an event that has failed for so long, in an outage too; 0 is no limit"
-	f.Lookup("max-attempts").Usage = "park an event after so many attempts; that the broker is down, or answers 429, " +
-		"502, 503 or 504, counts none, so --max-age parks for that (default 0: never)"
+	o.unitOptions.register(cmd, 64, "keys of a lease published at once")
+	f.Lookup("max-attempts").Usage = "park an event that failed this often; 0 is never. A broker that is down does not count"
 	_ = cmd.MarkFlagRequired("to") // fails only for an unknown flag
 }
 
@@ -193,4 +175,16 @@ func (o *relayOptions) reportPublished(cmd *cobra.Command, s outbox.RelayStatus)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), text)
 	return nil
+}
+
+// brokersTopic is changefeed help brokers.
+func brokersTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "brokers",
+		Short: "The brokers of relay --to",
+		Long: `The brokers of changefeed relay --to are
+
+` + broker.Help() + `
+The last three need a binary built with -tags brokers.`,
+	}
 }

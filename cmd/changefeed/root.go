@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 )
@@ -43,6 +42,8 @@ func commands() []*cobra.Command {
 		benchCommand(),
 		contextCommand(),
 		versionCommand(),
+		completionCommand(),
+		manCommand(),
 		echoCommand(),
 	}
 }
@@ -53,15 +54,13 @@ func rootCommand(began *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "changefeed",
 		Short: "The change feed processor for Azure Cosmos DB, and the store to try it on",
-		Long: `The change feed processor for Azure Cosmos DB, and the store to try it on.
-
-A store is a directory that one process at a time has open. It holds containers of
-JSON documents, and each container has a change feed. Served, it is what an account of
-Azure Cosmos DB is to any number of processes.`,
-		Example: `  changefeed import restaurants.ndjson --db data --container restaurants --pk /outcode
-  changefeed tail --db data --container restaurants --follow=false -n 3
+		Long: `A store is a directory that one process at a time has open. It holds containers of JSON documents, and each
+container has a change feed. Served, it is what an account of Azure Cosmos DB is to any number of processes.`,
+		Example: `  changefeed import r.ndjson --db data --container restaurants --pk /outcode
+  changefeed tail --db data --container restaurants --once --last 3
   changefeed serve --db data --http
-  changefeed run --source http://127.0.0.1:8081/default/restaurants --name mailer --create-leases -- ./mail.sh`,
+  changefeed run --source http://127.0.0.1:8081/default/restaurants \
+    --name mailer --create-leases -- ./mail.sh`,
 		Version:       thisBuild().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -70,20 +69,34 @@ Azure Cosmos DB is to any number of processes.`,
 	}
 	globalFlags(root)
 	root.SetFlagErrorFunc(flagError)
-	root.SuggestionsMinimumDistance = 2
-	root.SetHelpCommand(helpCommand(root))
-	plain := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) { narrowHelp(plain, cmd, args) })
-	for _, c := range commands() {
+	cobra.EnableCommandSorting = false // the order of the help is ours
+	root.AddGroup(groups...)
+	root.SetHelpFunc(writeHelp)
+	root.AddCommand(commands()...)
+	help := helpCommand(root)
+	root.SetHelpCommand(help)
+	root.AddCommand(help)
+	for _, c := range root.Commands() {
 		prepare(c, began)
-		root.AddCommand(c)
 	}
-	root.AddCommand(exitCodesTopic(), environmentTopic())
+	root.PersistentFlags().VisitAll(manual.Describe)
+	root.AddCommand(addressesTopic(), benchmarksTopic(), brokersTopic(), environmentTopic(), exitCodesTopic(),
+		jsonTopic())
 	return root
 }
 
-// prepare makes a command and its subcommands set began when they begin.
+// prepare makes a command and its subcommands check their arguments and flags, and set began when they begin.
 func prepare(c *cobra.Command, began *bool) {
+	if c.Args == nil {
+		c.Args = checkArguments
+	}
+	then := c.PreRunE
+	c.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkFlags(cmd); err != nil || then == nil {
+			return err
+		}
+		return then(cmd, args)
+	}
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := prepareReport(cmd); err != nil {
@@ -92,6 +105,7 @@ func prepare(c *cobra.Command, began *bool) {
 		*began = true
 		return run(cmd, args)
 	}
+	describeFlags(c)
 	complete(c)
 	for _, below := range c.Commands() {
 		prepare(below, began)
@@ -107,6 +121,9 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errs)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !began {
+		err = blameCommand(cmd, args, err)
+	}
 	code := exitCode(ctx, err, began)
 	if code != exitDone {
 		writeFailure(cmd, err, code, wantsJSON(args))
@@ -138,26 +155,4 @@ func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
 		text += "; " + hint
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text)
-}
-
-// flagError adds the valid values of a flag of a simple type to the error. The errors of package flag only repeat the
-// invalid value.
-func flagError(_ *cobra.Command, err error) error {
-	cause := errors.Unwrap(err)
-	if cause == nil {
-		return err
-	}
-	want := ""
-	number, ok := errors.AsType[*strconv.NumError](cause)
-	switch {
-	case ok && number.Func == "ParseBool":
-		want = "true or false"
-	case ok:
-		want = "a whole number"
-	case strings.HasPrefix(cause.Error(), "time: "):
-		want = "a duration such as 90s or 1h30m"
-	default:
-		return err
-	}
-	return errors.New(strings.TrimSuffix(err.Error(), cause.Error()) + "want " + want)
 }

@@ -38,47 +38,23 @@ type runOptions struct {
 func runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run --source ADDRESS --name NAME [flags] -- COMMAND [ARG...]",
-		Short: "Run a program for each batch of changes",
-		Long: `Run a change feed processor whose handler is a program. It is started for each batch
-with the changes on its standard input, a line each, as tail prints them; its standard
-output is that of changefeed, and each line of its standard error is a warning in the
-log, with time, instance and lease. When it exits with 0, the batch is done. With anything else the same batch comes again, after a pause that grows from 100 ms
-to 30 s, and its lease is held meanwhile.
+		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND [ARG...]",
+		GroupID: groupFeed,
+		Short:   "Run a program for each batch of changes",
+		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
+them. If the program exits with 0, the batch is done; otherwise the same batch comes again after a pause. Each line of
+its standard error is a warning in the log. A program must be idempotent: after a crash the last batch comes again.
 
-With --max-attempts or --max-age a batch that goes on failing is divided until the change
-that fails is alone. That one is parked in --dead-letters, and the others go on; changefeed
-dlq shows what is parked. When most changes fail, nothing is parked: that is an outage.
+Its environment has CHANGEFEED_LEASE, CHANGEFEED_RANGE, CHANGEFEED_INSTANCE and CHANGEFEED_ATTEMPT (1 at first).
 
-The program's environment has
+All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C ends the processor:
+batches in hand have --drain to finish, and positions are stored. A second signal ends everything at once.
 
-  CHANGEFEED_LEASE      the lease of the batch
-  CHANGEFEED_RANGE      its range of effective partition keys, min-max
-  CHANGEFEED_INSTANCE   the name of this instance
-  CHANGEFEED_ATTEMPT    1 at first, and 1 more after each failure
-
-All processes with the same --name, source and lease container share the work, wherever
-they run; processes with another name get every change too. Batches of one lease come one
-after the other, those of different leases at the same time.
-
-A program must be idempotent: after a crash the last batch is delivered again. When the
-lease is lost, or --drain has passed after a stop, its process group gets SIGTERM, and
-SIGKILL after --grace; for a lost lease sooner, before another instance may begin. If
-changefeed itself is killed, so is the program, on Linux. If changefeed itself is stopped
-(SIGSTOP), the program goes on, and may finish its batch while another instance has it
-too; the position stays with that other instance. A program that must not undo newer work
-compares the lsn that --meta adds.
-
-SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, positions are
-stored, leases are freed for the others, and the exit code is 0. A second signal ends all
-at once. With --once the processor ends in the same way when its unit has handled all
-changes. At its end it says how many changes it has parked. With -o json, its log on
-standard error is JSON. Failures are retried, with three exceptions that end the processor:
-the container that it reads is gone, or was made anew, so its leases are those of the old
-one; the leases of the unit are gone; nobody reads the standard output any more.` + addressHelp,
-		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
-  changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
-  changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,
+docs/run.md describes the whole contract.`,
+		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer \
+    --create-leases -- ./mail.sh
+  changefeed run --source docstore:data#orders --name count --create-leases \
+    --meta --once -- jq -c '{lsn, key}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash < 0 && len(args) == 0 || dash == len(args) {
 				return errors.New("COMMAND is missing: want a program after --, as in -- ./mail.sh")
@@ -97,14 +73,14 @@ one; the leases of the unit are gone; nobody reads the standard output any more.
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.unitOptions.register(cmd, 1,
-		"batches of one lease at once; above 1 a batch has the changes of one partition key, or of several if that "+
-			"is faster")
-	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
+		"batches of a lease at once, by key")
+	f.Lookup("from").Usage = "where a new unit begins; later repeat or omit it (default beginning; now with --mode all)"
+	f.Var(&o.mode, "mode", "latest version of documents, or all versions and deletes")
 	metaFlag(cmd, &o.form)
-	f.DurationVar(&o.Options.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
+	f.DurationVar(&o.Options.HandlerTimeout, "timeout", 10*time.Minute, "how long a batch may take")
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace,
-		"how long after SIGTERM the program gets SIGKILL; shorter than --drain")
-	f.IntVar(&o.jobs, "jobs", 0, "programs at once, for all leases together; 0 is no limit")
+		"time from SIGTERM to SIGKILL; less than --drain")
+	f.IntVar(&o.jobs, "jobs", 0, "programs at once, of all leases; 0 is no limit")
 }
 
 // run runs the processor until it is stopped.

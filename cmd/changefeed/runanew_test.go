@@ -143,5 +143,5 @@ func hasty(t *testing.T, url string) *exec.Cmd {
 	t.Helper()
 	return exec.CommandContext(t.Context(), "changefeed", "run", "--source", url+"/default/orders", "--create-leases",
 		"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace",
-		"500ms", "-v", "--", "cat")
+		"500ms", "--from", "now", "-v", "--", "cat")
 }

@@ -327,7 +327,7 @@ func checkImported(t *testing.T, file string, want int) {
 			t.Errorf("import %d: handled %d changes of %d documents, want %d of %[3]d", round, h.changes,
 				len(h.versions), want)
 		}
-		all := command(t, "tail", "--db", dir, "--container", "c", "--follow=false")
+		all := command(t, "tail", "--db", dir, "--container", "c", "--once")
 		if n := bytes.Count([]byte(all), []byte("\n")); n != want {
 			t.Errorf("import %d: the feed has %d entries, want one for each of %d documents", round, n, want)
 		}

@@ -130,7 +130,7 @@ func (s *shop) start(name string) {
 	}
 	defer log.Close()
 	run := exec.Command("changefeed", "run", "--source", s.url, "--name", "mailer", "--instance", name,
-		"--from", "beginning", "--max-items", "100", "--min-leases", "8", "--meta", "-v",
+		"--from", "beginning", "--batch-size", "100", "--min-leases", "8", "--meta", "-v",
 		"--acquire", s.times.acquire.String(), "--renew", s.times.renew.String(), "--expiration",
 		s.times.expiration.String(),
 		"--drain", s.times.drain.String(), "--grace", (s.times.drain / 2).String(),
@@ -385,6 +385,6 @@ func (s *shop) reshape(merge bool) {
 	case merge:
 		command(s.T, "merge", s.url, parts[0].ID, parts[1].ID)
 	default:
-		command(s.T, "split", s.url, "--range", parts[0].ID)
+		command(s.T, "split", s.url, parts[0].ID)
 	}
 }

@@ -1,7 +1,8 @@
 package main
 
 import (
-	"fmt"
+	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -26,50 +27,50 @@ type tailOptions struct {
 	from   arg.Start
 	after  string
 	mode   arg.Mode
-	follow bool
+	last   int
+	once   bool
 	form   changeline.Form
 	most   int
 	report *report.Report
 }
 
+// followFlag is the name of a flag that changes nothing, because tail follows unless --once is set.
+const followFlag = "follow"
+
 // tailCommand is the command tail.
 func tailCommand() *cobra.Command {
 	o := tailOptions{from: arg.Start{Value: feed.FromBeginning()}}
 	cmd := &cobra.Command{
-		Use:   "tail [ADDRESS]",
-		Short: "Follow the change feed of a container",
-		Long: `Follow the change feed of a container: each change on a line, as JSON, until Ctrl-C.
-No lease is read or written.
+		Use:     "tail [ADDRESS]",
+		GroupID: groupFeed,
+		Short:   "Follow the change feed of a container",
+		Long: `Each change is a line of JSON: the document, with its system properties. No lease is read or written. tail
+ends at Ctrl-C, or with --once at the end of the feed.
 
-A line is the document, with its system properties. With --meta, with -o json and for all
-versions, it is an object that contains the document:
+With --meta, with -o json and with --mode all, a line is an object that contains the document:
 
-  lsn, time        the commit: changes with one lsn were committed together
-  op               upsert; or create, replace, delete
-  id, key          of the document
-  range            that the change was read from
-  expired          a delete by time to live
-  document         none for a delete
-  previous         the version before, where the container keeps it
-  previous_lsn
-  next             position after the change, for --after; on the last change of a page
+  lsn, time      the commit: changes with one lsn were committed together
+  op             upsert; or create, replace, delete
+  id, key        of the document
+  range          that the change was read from
+  expired        the time to live has deleted the document
+  document       none for a delete
+  previous       the version before, if the container keeps it, and previous_lsn
+  next           position after the change, for --after; at the end of a page
 
-While an account cannot be reached, tail waits for it, for as long as --patience says,
-and then goes on where it was.
+-n N writes the oldest N changes. --last N writes the newest N, and then follows: for that tail first reads the whole
+feed. If an account goes away, tail waits for it, as long as --wait says, and goes on where it was.
 
-The feed of all versions needs a container that retains them, and begins now or after
-a position.` + addressHelp,
-		Example: `  changefeed tail --db data --container restaurants --from beginning --follow=false
+--mode all needs a container that retains all versions, and begins now or after a position.`,
+		Example: `  changefeed tail --db data --container restaurants --once
+  changefeed tail http://127.0.0.1:8081/shop/orders --last 10
   changefeed tail docstore:data#orders --mode all --after '"42"' --range -1FF
-  changefeed tail https://127.0.0.1:8081/shop/orders --from now --ca data/tls/localhost.pem
-  changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'`,
+  changefeed tail --db data --container restaurants --from 15m --meta | jq .key`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			// A flag of this type accepts a value only after =. Otherwise the next word would be read as an address,
-			// and the error would be about addresses.
-			if len(args) == 1 && cmd.Flags().Changed("follow") && (args[0] == "true" || args[0] == "false") {
-				return fmt.Errorf("--follow %s is two words: want --follow=%[1]s", args[0])
+			if cmd.Flags().Changed(followFlag) && slices.Contains(args, "false") {
+				return usage.Error{Err: errors.New("--follow false is --once now")}
 			}
-			return cobra.MaximumNArgs(1)(cmd, args)
+			return checkArguments(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
@@ -77,21 +78,25 @@ a position.` + addressHelp,
 	o.addPatience(cmd)
 	o.selection.register(cmd)
 	f := cmd.Flags()
-	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m; for --mode all the default is now")
-	f.StringVar(&o.after, "after", "", "begin after this `position` instead, as --meta shows it")
-	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
-	f.BoolVar(&o.follow, "follow", true, "wait for more at the end of the feed")
+	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m (default beginning; now with --mode all)")
+	f.StringVar(&o.after, "after", "", "begin after this `position`, as --meta shows it")
+	f.IntVar(&o.last, "last", 0, "begin `N` changes before the end; reads the whole feed first")
+	f.Var(&o.mode, "mode", "latest version of documents, or all versions and deletes")
+	f.BoolVar(&o.once, "once", false, "end at the end of the feed")
+	f.BoolP(followFlag, "f", true, "wait for more at the end of the feed (default)")
+	_ = f.MarkHidden(followFlag) // for the fingers of people who know tail(1)
 	metaFlag(cmd, &o.form)
 	o.report = addOutput(cmd, report.Text, report.JSON)
-	f.IntVarP(&o.most, "max", "n", 0, "end after so many changes; 0 is no limit")
-	cmd.MarkFlagsMutuallyExclusive("from", "after")
+	f.IntVarP(&o.most, "max", "n", 0, "end after `N` changes; 0 is no limit")
+	cmd.MarkFlagsMutuallyExclusive("from", "after", "last")
+	cmd.MarkFlagsMutuallyExclusive("last", "max")
 	return cmd
 }
 
 // run opens and follows the container.
 func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
-	if o.most < 0 {
-		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
+	if err := o.checkFlags(cmd); err != nil {
+		return err
 	}
 	if o.report.Form == report.JSON {
 		o.form.Meta, o.form.Prefix = true, report.Prefix("change")
@@ -116,10 +121,36 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		if err := c.Retains(o.mode.Value); err != nil {
 			return err
 		}
+		if known, ok := c.Source.(feed.Sequencer); ok && o.after != "" {
+			if _, ok := known.TokenLSN(o.after); !ok {
+				return usage.Flag("after", o.after, `a position as --meta shows it, such as '"42"'`)
+			}
+		}
 		pull := changefeed.PullOptions{ReadOptions: feed.ReadOptions{
 			Mode: o.mode.Value, Key: o.key.Value,
 			MaxItems: o.most,
-		}, Follow: o.follow}
+		}, Follow: !o.once}
+		if o.last > 0 {
+			return o.form.FollowLast(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), o.last, pull)
+		}
 		return o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull)
 	})
+}
+
+// checkFlags refuses invalid values of flags.
+func (o *tailOptions) checkFlags(cmd *cobra.Command) error {
+	follow, _ := cmd.Flags().GetBool(followFlag) // there is such a flag
+	switch {
+	case !follow:
+		return usage.Error{Err: errors.New("--follow=false is --once now")}
+	case o.once && cmd.Flags().Changed(followFlag):
+		return usage.Error{Err: errors.New("--once and --follow are set: want one of the two")}
+	case o.most < 0:
+		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
+	case o.last < 0:
+		return usage.Flag("last", strconv.Itoa(o.last), "1 or more")
+	case o.last > 0 && o.mode.IsAll():
+		return usage.Flag("last", strconv.Itoa(o.last), "--mode latest: all versions have no beginning to read from")
+	}
+	return nil
 }

@@ -88,7 +88,7 @@ const libraryVariables = `Libraries
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY
       Proxies on the way to an account. A loopback address needs none.
   AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_TOKEN_CREDENTIALS and others
-      Identity of Microsoft Entra ID, as in every program with the Azure SDK for Go.
+      Identity of Microsoft Entra ID, as in every program with the Azure SDK.
 
 Programs that run starts find CHANGEFEED_LEASE and others: see changefeed help run.`
 

@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
-	"github.com/millrace/changefeed/deadletters"
 )
 
 // Flags that run and relay share: both run an instance of a deployment unit, with different handlers.
@@ -27,37 +26,29 @@ type unitOptions struct {
 func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyMeans string) {
 	f := cmd.Flags()
 	f.StringVar(&o.Source, "source", "", "`address` of the monitored container")
-	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container (default leases, beside the source)")
-	f.BoolVar(&o.Create, "create-leases", false,
-		"make the lease container, and that of --dead-letters, if there is none")
-	f.StringVar(&o.Name, "name", "", "`name` of the deployment unit: processes with the same name share the work")
-	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance in the leases (default the host's)")
-	f.Var(&o.from, "from",
-		"where a new unit begins (default now); for an existing unit the same or none, any other is refused")
-	f.IntVar(&o.Options.MaxItems, "max-items", 0, "changes in a batch, at most; 0 is as many as a page has")
-	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "cut partitions, so that a new unit has at least so many leases")
-	f.DurationVar(&o.Options.Poll, "poll", 5*time.Second,
-		"longest pause between reads of a quiet range that must be polled")
-	f.DurationVar(&o.Options.Acquire, "acquire", 13*time.Second,
-		"time between two rounds of sharing the leases among the instances")
-	f.DurationVar(&o.Options.Renew, "renew", 17*time.Second, "time between two renewals of an idle lease")
+	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container (default leases)")
+	f.BoolVar(&o.Create, "create-leases", false, "make the lease and letter containers if missing")
+	f.StringVar(&o.Name, "name", "", "`name` of the unit")
+	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance (default the host's)")
+	f.Var(&o.from, "from", "where a new unit begins; later repeat or omit it (default beginning)")
+	f.IntVar(&o.Options.MaxItems, "batch-size", 0, "changes in a batch, at most; 0 is a whole page")
+	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "least number of leases of a new unit")
+	f.DurationVar(&o.Options.Poll, "poll", 5*time.Second, "longest pause between reads")
+	f.DurationVar(&o.Options.Acquire, "acquire", 13*time.Second, "time between rounds of sharing leases")
+	f.DurationVar(&o.Options.Renew, "renew", 17*time.Second, "time between renewals of idle leases")
 	f.DurationVar(&o.Options.Expiration, "expiration", time.Minute,
-		"how long an instance may be silent before others take its leases")
-	f.DurationVar(&o.Options.Drain, "drain", 10*time.Second,
-		"how long a batch in hand may go on when its lease is given away or the processor stops")
+		"silence after which others take leases")
+	f.DurationVar(&o.Options.Drain, "drain", 10*time.Second, "time for a batch in hand at the end")
 	f.IntVar(&o.Options.Concurrency, "concurrency", concurrency, concurrencyMeans)
 	f.IntVar(&o.Options.OnFailure.MaxAttempts, "max-attempts", 0,
-		"after so many failures of a batch look for the change that fails, and park it; 0 tries for ever")
+		"park a change that failed this often; 0 is never")
 	f.DurationVar(&o.Options.OnFailure.MaxAge, "max-age", 0,
-		"the same for a change that has failed for so long, in an outage too; 0 is no limit")
+		"park a change that failed for this long; 0 is never")
 	f.IntVar(&o.Options.OnFailure.MaxSetAside, "max-set-aside", 100,
-		"how many partition keys of a lease may fail or hang while the others go on, however many changes are behind "+
-			"them; 1 to 1000")
-	f.StringVar(&o.Letters, "dead-letters", "",
-		"park changes in the container of this `ADDRESS`, partitioned by "+deadletters.KeyPath+", or in a FILE of this process alone")
-	f.BoolVar(&o.Options.OnFailure.HoldKeys, "hold", false,
-		"park later changes of the partition key of a parked change too, so that their order is kept")
-	f.BoolVar(&o.Once, "once", false, "end when all changes are handled, instead of waiting for more")
+		"failing keys of a lease beside others")
+	f.StringVar(&o.Letters, "dead-letters", "", "park changes in the container of this `address or file`")
+	f.BoolVar(&o.Options.OnFailure.HoldKeys, "hold", false, "park later changes of a parked change's key too")
+	f.BoolVar(&o.Once, "once", false, "end when all changes are handled")
 	o.report = addOutput(cmd, report.Text, report.JSON)
 	accountFlags(cmd, &o.Account)
 	_ = cmd.MarkFlagRequired("source") // fails only for an unknown flag

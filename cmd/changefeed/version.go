@@ -55,16 +55,13 @@ func versionCommand() *cobra.Command {
 	var out *report.Report
 	var licences bool
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Show what this binary was built from",
-		Long: `Show what this binary was built from: the version of the module, the commit, and the
-release of Go. A report of a defect wants all three.
-
-With --licenses it shows the licences and notices of the modules that are in it.`,
+		Use:     "version",
+		GroupID: groupTools,
+		Short:   "Show what this binary was built from",
+		Long:    `The version of the module, the commit, and the release of Go. A report of a defect needs all three.`,
 		Example: `  changefeed version
   changefeed version -o json | jq -r .commit
   changefeed version --licenses | less`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := thisBuild()
 			if licences {

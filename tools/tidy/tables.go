@@ -240,6 +240,10 @@ var edges = map[string][]string{
 		"docstore", "feed", "cmd/changefeed/internal/place", "internal/cosmosdb/service",
 		"cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal",
 	},
+	"cmd/changefeed/internal/manual": {"cmd/changefeed/internal/terminal", thirdParty},
+	"cmd/changefeed/internal/lookup": {
+		"cmd/changefeed/internal/letters", "cmd/changefeed/internal/place", "cmd/changefeed/internal/unit",
+	},
 	"cmd/changefeed/internal/report": {
 		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", thirdParty,
 	},

@@ -63,7 +63,7 @@ func (s *Start) String() string {
 }
 
 // Type lists the forms.
-func (s *Start) Type() string { return "beginning|now|time" }
+func (s *Start) Type() string { return "beginning|now|TIME" }
 
 // Words returns the values that a shell can complete.
 func (s *Start) Words() []string { return []string{"beginning", "now"} }

@@ -138,7 +138,7 @@ func (d *performance) makeContainers(ctx context.Context, db *docstore.DB) (err 
 	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: ranges}
 	// Orders of an earlier demo would be handled too, but the ledger has not recorded their writes.
 	if d.orders, err = db.CreateContainer(ctx, spec); errors.Is(err, feed.ErrConflict) {
-		return usage.Error{Err: errors.New("--dir has a container orders already: want a new directory")}
+		return usage.Error{Err: errors.New("--db has a container orders already: want a new directory")}
 	}
 	if err != nil {
 		return err

@@ -24,8 +24,13 @@ type counted struct {
 	cut     []string
 }
 
-// Needs implements [changefeed.HandlerWithNeeds].
-func (c *counted) Needs() changefeed.Needs { return changefeed.NeedsOf(c.handler) }
+// Needs implements [changefeed.HandlerWithNeeds]. The instance chooses the start of a unit: a unit that has begun
+// elsewhere would refuse the start of a handler.
+func (c *counted) Needs() changefeed.Needs {
+	needs := changefeed.NeedsOf(c.handler)
+	needs.Start = feed.Start{}
+	return needs
+}
 
 // Open implements [feed.Opener], also if the wrapped handler does not.
 func (c *counted) Open(ctx context.Context, l feed.Lease) error {

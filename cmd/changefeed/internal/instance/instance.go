@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -174,7 +175,27 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err != nil {
 		return err
 	}
+	if err := i.chooseStart(ctx, store); err != nil {
+		return err
+	}
 	return i.runProcessor(ctx, monitored.Source, store, h)
+}
+
+// chooseStart lets a new unit begin with the oldest change unless the user chose a start, so that nothing that was
+// written before is skipped without a word. An existing unit keeps its start, and all versions can begin only now.
+func (i *Instance) chooseStart(ctx context.Context, store feed.LeaseStore) error {
+	if !i.Options.Start.IsZero() || i.Options.Mode == feed.AllVersionsAndDeletes {
+		return nil
+	}
+	records, _, err := store.List(ctx)
+	if err != nil {
+		return fmt.Errorf("look for the leases of unit %q: %w", i.Name, err)
+	}
+	exists := func(record feed.Record) bool { return record.Kind == feed.KindLease || record.Kind == feed.KindInfo }
+	if !slices.ContainsFunc(records, exists) {
+		i.Options.Start = feed.FromBeginning()
+	}
+	return nil
 }
 
 // runProcessor runs the processor.
@@ -222,6 +243,8 @@ func flagName(field string) string {
 	switch field {
 	case "HandlerTimeout":
 		return "timeout"
+	case "MaxItems":
+		return "batch-size"
 	case "Start":
 		return "from"
 	}

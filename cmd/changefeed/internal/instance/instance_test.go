@@ -46,7 +46,7 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		{func(s *Settings) { s.Name = "a/b" }, `--name is "a/b": want one that tells this deployment unit from others`},
 		{func(s *Settings) { s.Name = "" }, `--name is ""`},
 		{func(s *Settings) { s.Options.Concurrency = -3 }, "--concurrency is -3"},
-		{func(s *Settings) { s.Options.MaxItems = -3 }, "--max-items is -3"},
+		{func(s *Settings) { s.Options.MaxItems = -3 }, "--batch-size is -3"},
 		{func(s *Settings) { s.Options.HandlerTimeout = -1 }, "--timeout is -1ns"},
 		{func(s *Settings) { s.Options.Renew = time.Hour }, "--renew is 1h0m0s: want less than --expiration (1m0s)"},
 		{func(s *Settings) { s.Options.OnFailure.MaxAttempts = -1 }, "--max-attempts is -1"},
@@ -364,7 +364,7 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 // An option that the processor refuses is named by the flag that sets it, also if it is a field of a struct.
 func TestRefusedOptionsAreNamedByTheirFlags(t *testing.T) {
 	for field, want := range map[string]string{
-		"Renew": "renew", "MaxItems": "max-items", "HandlerTimeout": "timeout",
+		"Renew": "renew", "MaxItems": "batch-size", "HandlerTimeout": "timeout",
 		"OnFailure.MaxSetAside": "max-set-aside",
 	} {
 		if got := flagName(field); got != want {

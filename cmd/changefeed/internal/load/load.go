@@ -38,7 +38,7 @@ type Result struct {
 }
 
 // ReportedAs implements [report.Value].
-func (*Result) ReportedAs() string { return "import" }
+func (Result) ReportedAs() string { return "import" }
 
 // Documents writes the documents of an input to a container, and reports its progress. If a load of the same input was
 // interrupted, Documents continues there. If documents were refused, Documents returns an error in addition to the

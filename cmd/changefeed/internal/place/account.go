@@ -259,7 +259,7 @@ func (o *Opener) explainRefusal(c credentials, err error) error {
 	case Status(err) == http.StatusUnauthorized:
 		return fmt.Errorf("%w (%s)", err, c.keyFrom)
 	case o.Retries != nil && o.Retries.Limit > 0 && errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w (--patience applies only after the first connection)", err)
+		return fmt.Errorf("%w (--wait applies only after the first connection)", err)
 	}
 	return err
 }

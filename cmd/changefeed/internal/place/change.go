@@ -23,7 +23,7 @@ type partitionChange struct {
 	IDs       []string `json:"ids,omitempty"`
 }
 
-// Split splits the partition that --range names at a key, or in the middle if at is empty. If there is only one
+// Split splits the partition with an id at a key, or in the middle if at is empty. If there is only one
 // partition, id may be empty; with several an empty id is an error of usage, because a wrong guess would change the
 // container.
 func (c *Container) Split(ctx context.Context, id, at string) ([]feed.Partition, error) {
@@ -37,7 +37,7 @@ func (c *Container) Split(ctx context.Context, id, at string) ([]feed.Partition,
 	if id == "" && len(parts) == 1 {
 		id = parts[0].ID
 	}
-	if err := among(parts, "--range", id); err != nil {
+	if err := among(parts, "ID", id); err != nil {
 		return nil, err
 	}
 	// Effective partition keys are compared as text, in upper case.

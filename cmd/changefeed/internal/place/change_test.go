@@ -26,9 +26,9 @@ func TestPartitionsThatAreSplitOrMergedAreNamed(t *testing.T) {
 		ranges                     string // afterwards
 	}{
 		{"split", "", "here", "--at is here: want hex", "0 -FF"},
-		{"split", "7", "", "--range is 7: there is no such partition: want one of 0", "0 -FF"},
+		{"split", "7", "", "ID is 7: there is no such partition: want one of 0", "0 -FF"},
 		{"split", "", "1f", "", "1 -1F, 2 1F-FF"},
-		{"split", "", "", "--range is missing: want one of 1, 2", "1 -1F, 2 1F-FF"},
+		{"split", "", "", "ID is missing: want one of 1, 2", "1 -1F, 2 1F-FF"},
 		{"merge", "1", "0", "ID is 0: there is no such partition: want one of 1, 2", "1 -1F, 2 1F-FF"},
 		{"merge", "1", "2", "", "3 -FF"},
 	} {

@@ -71,7 +71,7 @@ var hints = []struct {
 	},
 	{
 		func(err error) bool { return errors.Is(err, fs.ErrPermission) && isOf[*fs.PathError](err) },
-		"this user may not do that there: be the user to whom the file or directory belongs, or want another one",
+		"this user may not do that there: run as the owner of the file or directory, or choose another path",
 	},
 	{
 		func(err error) bool {

@@ -43,10 +43,10 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// Check refuses a negative limit, as a wrong flag --patience. A nil Patience is valid.
+// Check refuses a negative limit, as a wrong flag --wait. A nil Patience is valid.
 func (p *Patience) Check() error {
 	if p != nil && p.Limit < 0 {
-		return usage.Flag("patience", p.Limit.String(), "0 or more")
+		return usage.Flag("wait", p.Limit.String(), "0 or more")
 	}
 	return nil
 }

@@ -27,8 +27,11 @@ type Field struct {
 // Fields returns the members of the objects of a kind, in their order.
 func (k Kind) Fields() []Field { return fieldsOf(reflect.TypeOf(k.Of)) }
 
-// fieldsOf returns the members of a struct, with those of embedded structs.
+// fieldsOf returns the members of a struct, or of the struct that a pointer leads to, with those of embedded structs.
 func fieldsOf(t reflect.Type) (all []Field) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous {

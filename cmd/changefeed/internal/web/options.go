@@ -68,7 +68,7 @@ func (o *Options) Check() error {
 	o.Keys, o.ReadOnly = orVariable(o.Keys, KeyVariable), orVariable(o.ReadOnly, ReadOnlyVariable)
 	switch {
 	case slices.Contains(o.Keys, ""):
-		return usage.Flag("key", "empty", wantKey)
+		return usage.Flag("account-key", "empty", wantKey)
 	case slices.Contains(o.ReadOnly, ""):
 		return usage.Flag("read-only-key", "empty", wantKey)
 	}
@@ -91,7 +91,7 @@ func (o *Options) Check() error {
 				"a loopback address such as "+DefaultListen+" with --insecure-aad, whose tokens anybody can make")
 		case len(o.Keys) == 0 || slices.ContainsFunc(slices.Concat(o.Keys, o.ReadOnly), cosmosrest.IsEmulatorKey):
 			return usage.Flag(f.flag, f.value,
-				"a loopback address such as "+DefaultListen+", or a --key of your own: anybody knows the emulator's, "+
+				"a loopback address such as "+DefaultListen+", or an --account-key of your own: anybody knows the emulator's, "+
 					"and other machines can reach this address")
 		}
 	}
@@ -105,7 +105,7 @@ func (o *Options) Check() error {
 	}
 	switch {
 	case len(o.Keys) > 2:
-		return usage.Flag("key", "given "+strconv.Itoa(len(o.Keys))+" times", "two at most")
+		return usage.Flag("account-key", "given "+strconv.Itoa(len(o.Keys))+" times", "two at most")
 	case len(o.ReadOnly) > 2:
 		return usage.Flag("read-only-key", "given "+strconv.Itoa(len(o.ReadOnly))+" times", "two at most")
 	case o.Throughput < cosmosrest.Unlimited:

@@ -162,7 +162,7 @@ func (o *Options) loadCertificate() (cert tls.Certificate, path string, drop fun
 func (o *Options) readCertificate() (tls.Certificate, error) {
 	cert, err := tls.LoadX509KeyPair(o.Cert, o.KeyFile)
 	if err != nil {
-		return cert, fmt.Errorf("read --cert %s and --key-file %s: %w", o.Cert, o.KeyFile, err)
+		return cert, fmt.Errorf("read --cert %s and --cert-key %s: %w", o.Cert, o.KeyFile, err)
 	}
 	return cert, nil
 }

@@ -79,7 +79,7 @@ func TestWhatEverybodyCouldOpenIsServedToThisMachineOnly(t *testing.T) {
 		{"localhost", func(o *Options) { o.Listen = "localhost:0" }, ""},
 		{"every interface", func(o *Options) {
 			o.Listen = ":8081"
-		}, "--listen is :8081: want a loopback address such as 127.0.0.1:8081, or a --key"},
+		}, "--listen is :8081: want a loopback address such as 127.0.0.1:8081, or an --account-key"},
 		{"with a key", func(o *Options) { o.Listen, o.Keys = ":8081", []string{mine} }, ""},
 		{"with the emulator's", func(o *Options) {
 			o.Listen, o.Keys = ":8081", []string{mine, cosmosrest.EmulatorKey}
@@ -94,9 +94,9 @@ func TestWhatEverybodyCouldOpenIsServedToThisMachineOnly(t *testing.T) {
 			o.Listen, o.Insecure, o.Keys = ":8081", true, []string{mine}
 		}, "--listen is :8081: want a loopback address such as 127.0.0.1:8081 with --insecure-aad"},
 		{"no port", func(o *Options) { o.Listen = "127.0.0.1" }, "--listen is 127.0.0.1: want host:port"},
-		{"an empty key", func(o *Options) { o.Keys = []string{""} }, "--key is empty"},
+		{"an empty key", func(o *Options) { o.Keys = []string{""} }, "--account-key is empty"},
 		{"an empty key for reading", func(o *Options) { o.ReadOnly = []string{""} }, "--read-only-key is empty"},
-		{"three keys", func(o *Options) { o.Keys = []string{"a", "b", "c"} }, "--key is given 3 times"},
+		{"three keys", func(o *Options) { o.Keys = []string{"a", "b", "c"} }, "--account-key is given 3 times"},
 		{"three keys for reading", func(o *Options) {
 			o.ReadOnly = []string{"a", "b", "c"}
 		}, "--read-only-key is given 3 times"},
@@ -177,7 +177,7 @@ func TestACertificateStaysWithItsStore(t *testing.T) {
 		t.Errorf("without TLS: %s, %v", path, err)
 	}
 	if _, _, _, err = (&Options{Cert: "no.pem", KeyFile: "no.key"}).loadCertificate(); err == nil ||
-		!strings.HasPrefix(err.Error(), "read --cert no.pem and --key-file no.key") {
+		!strings.HasPrefix(err.Error(), "read --cert no.pem and --cert-key no.key") {
 		t.Errorf("without files: %v", err)
 	}
 }

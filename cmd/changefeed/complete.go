@@ -1,0 +1,252 @@
+package main
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/lookup"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
+)
+
+// Completion in shells. The usage line of a command and the placeholders of its flags say what a word is, so a command
+// needs no code of its own: ADDRESS, DIR, FILE and ID are completed wherever they stand.
+
+// A completer completes a word of a command line.
+type completer struct {
+	cmd  *cobra.Command
+	args []string // before the word
+	word string
+}
+
+// found is a list of names, and whether the shell adds files, adds a space, and so on.
+type found struct {
+	names []string
+	then  cobra.ShellCompDirective
+}
+
+// noNames completes to nothing.
+var noNames = found{then: cobra.ShellCompDirectiveNoFileComp}
+
+// complete sets how a shell completes the flags and arguments of a command. By default cobra offers files everywhere,
+// which is right for only a few of them.
+func complete(cmd *cobra.Command) {
+	by := func(complete func(c completer) found) cobra.CompletionFunc {
+		return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			all := complete(completer{cmd, args, word})
+			return all.names, all.then
+		}
+	}
+	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+		cmd.ValidArgsFunction = by(completer.argument)
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		// fails only for an unknown flag
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, by(func(c completer) found { return c.value(f) }))
+	})
+}
+
+// argument completes an argument by its name in the usage line.
+func (c completer) argument() found {
+	names := argumentNames(c.cmd)
+	// Flags can stand for the address.
+	if c.flag("db") != "" {
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return strings.Contains(name, "ADDRESS") && !strings.Contains(name, "DIR")
+		})
+	}
+	if len(names) == 0 {
+		return noNames
+	}
+	at := len(c.args)
+	if last := names[len(names)-1]; at >= len(names) && strings.Contains(last, "...") {
+		at = len(names) - 1
+	}
+	if at >= len(names) {
+		return noNames
+	}
+	return c.named(strings.Trim(names[at], "[]."))
+}
+
+// named completes a word of which the usage line or a flag says what it is.
+func (c completer) named(what string) found {
+	switch what {
+	case "FILE", "FILE|-", "FILE|URL", "COMMAND", "ARG":
+		return found{then: cobra.ShellCompDirectiveDefault}
+	case "DIR", "TO":
+		return found{then: cobra.ShellCompDirectiveFilterDirs}
+	case "DIR|ADDRESS", "ADDRESS|DIR":
+		if strings.HasPrefix(c.word, "http") {
+			return noNames
+		}
+		return found{then: cobra.ShellCompDirectiveFilterDirs}
+	case "ADDRESS":
+		return c.address()
+	case "ADDRESS|FILE":
+		if all := c.address(); place.IsAddress(c.word) {
+			return all
+		}
+		return found{then: cobra.ShellCompDirectiveDefault}
+	case "ID":
+		return c.ids()
+	}
+	return noNames
+}
+
+// value completes the value of a flag.
+func (c completer) value(f *pflag.Flag) found {
+	if v, ok := f.Value.(interface{ Words() []string }); ok {
+		return found{v.Words(), cobra.ShellCompDirectiveNoFileComp}
+	}
+	switch f.Name {
+	case "container":
+		return c.matching("", c.containersOf(place.Store(c.flag("db"), "")))
+	case "name", "delete":
+		return c.matching("", unitsOf(c.cmd))
+	}
+	placeholder, _ := manual.Placeholder(f)
+	return c.named(placeholder)
+}
+
+// address completes the address of a container.
+func (c completer) address() found {
+	scheme, rest, ok := strings.Cut(c.word, ":")
+	switch dir, _, inStore := strings.Cut(rest, "#"); {
+	case !ok:
+		forms := []string{"docstore:", "cosmos:", "http://" + web.DefaultListen + "/"}
+		return c.starting("", append(forms, c.containersInContext()...))
+	case scheme == "docstore" && inStore:
+		return c.matching("docstore:"+dir+"#", c.containersOf(place.Store(dir, "")))
+	case scheme == "docstore":
+		return c.starting("docstore:", lookup.Stores(rest))
+	case scheme == "cosmos":
+		return c.matching("cosmos:", c.containersOf(place.Store("", "")))
+	}
+	u, err := url.Parse(c.word)
+	if err != nil || u.Host == "" || scheme != "http" && scheme != "https" || !strings.HasPrefix(u.Path, "/") {
+		return noNames
+	}
+	endpoint := u.Scheme + "://" + u.Host
+	return c.matching(endpoint+"/", c.containersOf(place.Store("", endpoint)))
+}
+
+// starting is matching for names that are the beginning of a word, so no space follows.
+func (c completer) starting(before string, names []string) found {
+	all := c.matching(before, names)
+	all.then |= cobra.ShellCompDirectiveNoSpace
+	return all
+}
+
+// matching returns the names that begin with the word, with a text before each.
+func (c completer) matching(before string, names []string) found {
+	all := noNames
+	for _, name := range names {
+		if name = before + name; strings.HasPrefix(name, c.word) {
+			all.names = append(all.names, name)
+		}
+	}
+	return all
+}
+
+// flag returns the value of a flag; empty if there is none.
+func (c completer) flag(name string) string {
+	if f := c.cmd.Flags().Lookup(name); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+// containersInContext returns the names of the containers of the context in use, if there is one.
+func (c completer) containersInContext() []string {
+	found, ok, err := choiceOf(c.cmd).Find()
+	if err != nil || !ok {
+		return nil
+	}
+	return c.containersOf(place.Store(found.Directory, found.Endpoint))
+}
+
+// settings returns the account that the command line names.
+func (c completer) settings() place.Settings {
+	return place.Settings{
+		Endpoint: c.flag("endpoint"), Key: c.flag("account-key"), Connection: c.flag("connection-string"),
+		CA: c.flag("ca"), Choice: choiceOf(c.cmd),
+	}
+}
+
+// containersOf returns the names of the containers of a store or an account.
+func (c completer) containersOf(at place.Address) []string {
+	return lookup.Containers(c.cmd.Context(), c.settings(), at)
+}
+
+// container returns the address of the container that the command line names, as far as it is written.
+func (c completer) container() (place.Address, error) {
+	flags := placeFlags{db: c.flag("db"), container: c.flag("container"), account: c.settings()}
+	args := c.args
+	if flags.db != "" {
+		args = nil
+	}
+	return flags.containerAddress(c.cmd, args[:min(len(args), 1)])
+}
+
+// ids completes the id of a partition or of a dead letter.
+func (c completer) ids() found {
+	ids := []string{}
+	switch c.cmd.Name() {
+	case "split", "merge":
+		if at, err := c.container(); err == nil {
+			ids = lookup.Partitions(c.cmd.Context(), c.settings(), at)
+		}
+	case "get", "delete": // a container has too many documents
+	default:
+		if at, err := c.letters(); err == nil {
+			ids = lookup.Letters(c.cmd.Context(), c.settings(), at, c.flag("name"))
+		}
+	}
+	given := func(id string) bool {
+		id, _, _ = strings.Cut(id, "\t")
+		return slices.Contains(c.args, id)
+	}
+	return c.matching("", slices.DeleteFunc(ids, given))
+}
+
+// letters returns the place of the dead letters that the command line means.
+func (c completer) letters() (at letters.Place, err error) {
+	if c.flag("db") == "" && len(c.args) > 0 {
+		return letters.Parse(c.args[0])
+	}
+	at.Address, err = c.container()
+	return at, err
+}
+
+// unitsOf returns the names of the deployment units that the command line can mean.
+func unitsOf(cmd *cobra.Command) []string {
+	c := completer{cmd: cmd, args: cmd.Flags().Args()}
+	at, err := c.leases()
+	if err != nil {
+		return nil // the command line does not say where
+	}
+	return lookup.Units(c.cmd.Context(), c.settings(), at)
+}
+
+// leases returns the address of the lease container that the command line means.
+func (c completer) leases() (at place.Address, err error) {
+	switch leases, source := c.flag("leases"), c.flag("source"); {
+	case leases != "":
+		return place.Parse("--leases", leases)
+	case source != "" && c.cmd.Parent().Name() != "dlq":
+		at, err = place.Parse("--source", source)
+		return at.Beside(unit.DefaultContainer), err
+	}
+	at, err = c.container()
+	if c.cmd.Parent().Name() == "dlq" {
+		at = at.Beside(unit.DefaultContainer) // beside the letters
+	}
+	return at, err
+}

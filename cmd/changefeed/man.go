@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
+)
+
+// manCommand is the command man.
+func manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIR",
+		GroupID: groupTools,
+		Short:   "Write the help of all commands as pages for man(1)",
+		Long: `Each command and each topic is a file in DIR, such as changefeed-tail.1. DIR is made if it does not exist.
+Files of the same names are replaced.`,
+		Example: `  changefeed man ~/.local/share/man/man1
+  changefeed man pages && man -l pages/changefeed-tail.1`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := args[0]
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return fmt.Errorf("write manual pages: %w", err)
+			}
+			return writePages(dir, cmd.Root())
+		},
+	}
+}
+
+// writePages writes the pages of a command and of everything below it.
+func writePages(dir string, cmd *cobra.Command) error {
+	var related []string
+	if cmd.HasParent() {
+		related = append(related, cmd.Parent().CommandPath())
+	}
+	for _, below := range cmd.Commands() {
+		if !below.IsAvailableCommand() && !below.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		related = append(related, below.CommandPath())
+		if err := writePages(dir, below); err != nil {
+			return err
+		}
+	}
+	page := pageOf(cmd)
+	text := page.Roff(thisBuild().Version, related)
+	if err := os.WriteFile(filepath.Join(dir, manual.PageName(page.Name)+".1"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("write manual page: %w", err)
+	}
+	return nil
+}
