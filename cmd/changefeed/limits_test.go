@@ -188,8 +188,9 @@ func TestAnInstanceThatCannotBeginMakesNoLeases(t *testing.T) {
 func TestABenchmarkLooksForTheOtherBuildFirst(t *testing.T) {
 	dir := t.TempDir()
 	for against, want := range map[string]string{
-		filepath.Join(dir, "none"): ": there is no such file: want the binary", "no-such-command": ": there is no such file",
-		dir: ": want the binary of another build",
+		filepath.Join(dir, "none"): ": there is no such file: want the binary",
+		"no-such-command":          ": there is no such file",
+		dir:                        ": want the binary of another build",
 	} {
 		_, said, err := call(t, "bench", "serve_upsert", "--against", against)
 		_, missing := errors.AsType[usage.Missing](err)
