@@ -53,7 +53,7 @@ func allKinds() []report.Kind {
 			{Name: "deleted_unit", About: "The leases of a unit that were deleted: leases --delete.", Of: unit.Deleted{}},
 			{Name: "withdrawn_requests", About: "How many requests were withdrawn: dlq withdraw.", Of: withdrawn{}},
 			contextKind, removedContextKind, partitionKind, letters.ListKind, letters.WholeKind, letters.AnswerKind,
-			bench.FigureKind, unload.SalvageKind,
+			bench.FigureKind, exportKind, unload.SalvageKind,
 		},
 		dataKinds(), unit.Kinds(), report.Kinds(),
 	)

@@ -307,6 +307,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^conformance/kafka/pom\.xml$`), // the broker itself
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
+	regexp.MustCompile(`^docs/json\.schema\.json$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service
 	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\.txt$`),
