@@ -136,11 +136,11 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		page, err := orders.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
-			feed.ReadOptions{MaxItems: 2000})
+			feed.ReadOptions{MaxItems: 6000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun = len(page.Changes) > 1000 // so many that the first lines, too, are acknowledged
+		begun = len(page.Changes) > 5000 // so many that the first lines, too, are acknowledged
 	}
 	interrupted := errors.New("interrupted")
 	cancel(interrupted)

@@ -31,7 +31,7 @@ is wrong. Notes name partition keys that are held (changefeed dlq) or set aside 
 that are no leases, and ranges of keys that no lease covers.
 
 The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and no instance of the unit
-runs), broken, splitting or retired.
+runs), paused, broken, splitting or retired.
 
 The containers that the units read are looked for in the same store or, in an account, in the same database. A store and
 changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts
@@ -68,6 +68,8 @@ processor of the unit works, this is refused. On a terminal it asks first; elsew
 	o.register(cmd)
 	out = outputRows(cmd, unit.Kinds()...)
 	doomed.register(cmd)
+	cmd.AddCommand(leasesPauseCommand(), leasesResumeCommand(), leasesResetCommand(), leasesSnapshotCommand(),
+		leasesRestoreCommand())
 	return cmd
 }
 

@@ -60,8 +60,8 @@ type Question struct {
 	Word string // what the person must type; empty is yes
 }
 
-// ErrDeclined means that the person does not want the deletion.
-var ErrDeclined = errors.New("nothing was deleted")
+// ErrDeclined means that the person does not want it.
+var ErrDeclined = errors.New("nothing was changed")
 
 // Ask reports whether to delete. With --dry-run the answer is no, without an error.
 func (f Flags) Ask(ctx context.Context, p Person, q Question) (sure bool, err error) {

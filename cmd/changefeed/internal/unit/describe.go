@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // silence is how long an owner may be silent if the lease does not say: the default of [changefeed.Options].
@@ -20,6 +21,7 @@ const (
 	stateExpired = "expired"
 	stateSilent  = "silent" // for longer than an owner at work is
 	stateBroken  = "broken" // the document is no lease
+	statePaused  = "paused" // free, and nobody may take it: see package admin
 )
 
 // noteFree is the note of a free lease.
@@ -50,30 +52,7 @@ func describe(record feed.Record, now time.Time) Row {
 	}
 	quiet := now.Sub(record.Updated)
 	allowed := cmp.Or(record.Expiration, silence)
-	switch {
-	case record.Err != nil:
-		r.note("%v", record.Err)
-		if record.Kind == feed.KindLease {
-			r.State = stateBroken
-		}
-	case record.Kind != feed.KindLease:
-	case record.State == feed.StateRetired:
-		r.note("replaced by others, and left because it could not be deleted: delete it")
-	case record.State != feed.StateLive && record.State != feed.StateSplitting:
-		r.note("its state %q belongs to a later version", record.State)
-	case record.Free():
-		r.noteUnowned(stateFree)
-		r.note(noteFree)
-	case quiet > allowed:
-		r.noteUnowned(stateExpired)
-		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
-	case quiet > allowed*usual/100:
-		r.noteUnowned(stateSilent)
-		r.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second),
-			(allowed - quiet).Round(time.Second))
-	case record.Epoch == "":
-		r.note("owned by a processor of another make")
-	}
+	r.noteOwner(now, quiet, allowed)
 	if record.State == feed.StateSplitting {
 		r.note("its partition was split: its owner makes the leases that replace it")
 	}
@@ -96,6 +75,40 @@ func describe(record feed.Record, now time.Time) Row {
 		r.note("outage since %s", clock(since, now))
 	}
 	return r
+}
+
+// noteOwner says whether a lease has an owner who works, who has been silent for some time; allowed is how long an
+// owner may be silent.
+func (r *Row) noteOwner(now time.Time, quiet, allowed time.Duration) {
+	record := r.record
+	switch {
+	case record.Err != nil:
+		r.note("%v", record.Err)
+		if record.Kind == feed.KindLease {
+			r.State = stateBroken
+		}
+	case record.Kind != feed.KindLease:
+	case record.State == feed.StateRetired:
+		r.note("replaced by others, and left because it could not be deleted: delete it")
+	case record.State != feed.StateLive && record.State != feed.StateSplitting:
+		r.note("its state %q belongs to a later version", record.State)
+	case record.Free() && record.Properties[notes.PausedProperty] != "":
+		r.noteUnowned(statePaused)
+		r.note("paused since %s: changefeed leases resume ends that",
+			clock(notes.PausedSince(record.Properties[notes.PausedProperty]), now))
+	case record.Free():
+		r.noteUnowned(stateFree)
+		r.note(noteFree)
+	case quiet > allowed:
+		r.noteUnowned(stateExpired)
+		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
+	case quiet > allowed*usual/100:
+		r.noteUnowned(stateSilent)
+		r.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second),
+			(allowed - quiet).Round(time.Second))
+	case record.Epoch == "":
+		r.note("owned by a processor of another make")
+	}
 }
 
 // describeInstance makes the row the row of an instance.

@@ -15,7 +15,7 @@ func Kinds() []report.Kind {
 	return []report.Kind{
 		{Name: KindLease, About: "A lease of a deployment unit: leases.", Of: leaseLine{}},
 		{Name: KindInstance, About: "An instance of a deployment unit: leases.", Of: instanceLine{}},
-		{Name: KindRequest, About: "A request of dlq retry or release that is not removed yet: leases.", Of: requestLine{}},
+		{Name: KindRequest, About: "A request of an operator that is not removed yet: leases.", Of: requestLine{}},
 		{Name: KindHole, About: "A range of keys that no lease of a unit covers: leases.", Of: holeLine{}},
 		{Name: KindDocument, About: "A document in a lease container that is none of these: leases.", Of: documentLine{}},
 	}
@@ -42,7 +42,7 @@ type leaseLine struct {
 	Epoch    *string  `json:"epoch" about:"of the owner's tenure; null for another kind of processor"`
 	Position *string  `json:"position" about:"the continuation up to which changes are handled; tail --after accepts it"`
 	Mode     string   `json:"mode" about:"latest or all"`
-	State    string   `json:"state" about:"live, silent, expired, free, stopped, broken, splitting or retired"`
+	State    string   `json:"state" about:"live, silent, expired, free, stopped, paused, broken, splitting or retired"`
 	Attempts int      `json:"attempts" about:"failures of the batch after the position"`
 	Held     int      `json:"held" about:"number of held partition keys"`
 	HeldKeys []string `json:"held_keys" about:"held partition keys, as JSON"`
@@ -68,8 +68,9 @@ type instanceLine struct {
 type requestLine struct {
 	whose
 	ID     string          `json:"id" about:"of the document"`
-	Action string          `json:"action" about:"retry or release"`
-	Key    json.RawMessage `json:"key" about:"the partition key; null if the request names none"`
+	Action string          `json:"action" about:"retry or release of a key, pause or reset of leases"`
+	Key    json.RawMessage `json:"key" about:"the partition key; null if the request is about leases"`
+	Range  *string         `json:"range" about:"of the leases, min-max in hex; null if the request is about a key"`
 	Letter *string         `json:"letter" about:"ID of the dead letter; null for a release"`
 	Asked  *time.Time      `json:"asked" about:"when, by the clock of the caller"`
 	State  string          `json:"state" about:"asked, served, withdrawn or expired"`
@@ -147,7 +148,9 @@ func (r Row) line() report.Value {
 		return instanceLine{unit, r.ID, r.Lease, !r.gone, written, notes}
 	case KindRequest:
 		q := r.Request
-		line := requestLine{unit, r.ID, q.Action, q.Key, known(q.Letter), nil, r.State, written, notes}
+		line := requestLine{
+			unit, r.ID, q.Action, q.Key, known(q.Range), known(q.Letter), nil, r.State, written, notes,
+		}
 		if !q.Asked.IsZero() {
 			line.Asked = &q.Asked
 		}

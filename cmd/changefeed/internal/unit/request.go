@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ type Request struct {
 	Key    json.RawMessage
 	Letter string    // ID
 	Asked  time.Time // by the clock of the caller
+	Range  string    // of a request about leases; empty for one about a key
 
 	age time.Duration
 }
@@ -38,6 +40,11 @@ func (r *Row) describeRequest(now time.Time) {
 	}
 	if json.Valid([]byte(q.Key)) {
 		r.Request.Key = json.RawMessage(q.Key)
+	}
+	if control, err := notes.ReadControl(r.record.Properties); err == nil {
+		r.Request.Range = control.Min + "-" + control.Max
+		r.describeControl(control)
+		return
 	}
 	outcome, ok := notes.ReadOutcome(r.record.Properties)
 	why := r.record.Properties[notes.WaitsProperty]
@@ -63,12 +70,32 @@ func (r *Row) describeRequest(now time.Time) {
 	}
 }
 
+// describeControl describes a request about whole leases.
+func (r *Row) describeControl(control notes.Control) {
+	switch {
+	case r.record.State == feed.StateRetired && control.Action == notes.Pause:
+		r.State = withdrawn
+		r.note("the pause is over; the store removes it")
+	case r.record.State == feed.StateRetired:
+		r.State = served
+		r.note("the store removes it")
+	default:
+		r.State = asked
+	}
+	if control.By != "" {
+		r.note("by %s", terminal.OneLine(control.By))
+	}
+	if control.Why != "" {
+		r.note("%s", terminal.OneLine(control.Why))
+	}
+}
+
 // longestKey is the width of a request in a table.
 const longestKey = 41
 
 // cells returns the columns of a request: action and key, age, and state. The ID would fill the line.
 func (q *Request) cells(r Row) []string {
-	name := terminal.Shorten(terminal.OneLine(q.Action+" "+string(q.Key)), longestKey)
+	name := terminal.Shorten(terminal.OneLine(q.Action+" "+cmp.Or(q.Range, string(q.Key))), longestKey)
 	return []string{
 		name, "-", terminal.Seconds(max(0, q.age.Seconds())) + " ago", "-", "-", "-", r.State, "-",
 		strings.Join(r.Notes, "; "),

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
+)
+
+// The commands leases pause, resume and reset. Package admin does the work.
+
+// steerOptions are the flags of the commands that steer a unit.
+type steerOptions struct {
+	placeFlags
+	name   string
+	source string
+	lease  string
+	reason string
+	wait   time.Duration
+	sure   confirm.Flags
+	report *report.Report
+}
+
+// registerUnit adds the flags that name a unit.
+func (o *steerOptions) registerUnit(cmd *cobra.Command) {
+	o.container = unit.DefaultContainer
+	o.placeFlags.register(cmd)
+	cmd.Flags().StringVar(&o.name, "name", "", "`name` of the deployment unit")
+	cmd.Flags().StringVar(&o.source, "source", "",
+		"`address` of the container that the unit reads, if several units have this name")
+	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
+}
+
+// registerSteps adds the flags of a command that changes leases.
+func (o *steerOptions) registerSteps(cmd *cobra.Command) {
+	o.registerUnit(cmd)
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
+	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the instances of the unit")
+	o.sure.Register(cmd.Flags())
+	cmd.Flags().Lookup("yes").Usage = "do not ask; needed without a terminal"
+	cmd.Flags().Lookup("dry-run").Usage = "say what would be done, and change nothing"
+	o.report = outputRows(cmd, stepKind)
+}
+
+// registerLease adds the flag that selects a lease.
+func (o *steerOptions) registerLease(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.lease, "lease", "", "only the lease of this `range`, as changefeed leases shows it")
+}
+
+// selection returns the leases that the flags select.
+func (o *steerOptions) selection() (admin.Selection, error) {
+	if o.lease == "" {
+		return admin.All(), nil
+	}
+	r, err := feed.ParseRange(o.lease)
+	if err != nil {
+		return admin.Selection{}, usage.Flag("lease", o.lease, "the range of a lease, min-max in hex such as 05C1-0BF3")
+	}
+	return admin.Of(r), nil
+}
+
+// withUnit opens the unit that the command line names, and runs f on it. of names the unit for people.
+func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *admin.Unit, of string) error) error {
+	at, err := o.containerAddress(cmd, args)
+	if err != nil {
+		return err
+	}
+	return o.withOpener(func(opener *place.Opener) error {
+		source, store, err := o.open(cmd.Context(), opener, at)
+		if err != nil {
+			return err
+		}
+		settings := admin.Options{By: whoami(), Reason: o.reason, DryRun: o.sure.DryRun}
+		return f(admin.Open(source.Source, store, settings), o.name+" on "+source.Address.Name())
+	})
+}
+
+// open opens the container that the unit reads, and the leases of the unit.
+func (o *steerOptions) open(ctx context.Context, opener *place.Opener, at place.Address) (*place.Container,
+	feed.LeaseStore, error,
+) {
+	leases, err := opener.Open(ctx, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.source == "" {
+		among, err := opener.Neighbours(ctx, leases)
+		if err != nil {
+			return nil, nil, err
+		}
+		return unit.Find(ctx, leases, among, o.name)
+	}
+	from, err := opener.Parse("--source", o.source)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := opener.Open(ctx, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := unit.OpenStore(ctx, leases, o.name, source)
+	return source, store, err
+}
+
+// whoami returns the user and the machine, for the records of requests.
+func whoami() string {
+	host, _ := os.Hostname() // without a name, the user alone
+	if u, err := user.Current(); err == nil {
+		return u.Username + "@" + host
+	}
+	return "somebody@" + host
+}
+
+// step is what was done to a lease, for programs.
+type step struct {
+	Action string  `json:"action" about:"pause, resume or reset"`
+	Lease  string  `json:"lease" about:"token of the lease"`
+	Range  string  `json:"range" about:"of effective partition keys, min-max in hex"`
+	Owner  *string `json:"owner" about:"instance that had the lease; null if it was free"`
+	From   *string `json:"from" about:"position before; null if the lease had none"`
+	To     *string `json:"to" about:"position after a reset; null for the other actions"`
+	Done   bool    `json:"done" about:"false after a dry run, and for leases that an error has left"`
+}
+
+// ReportedAs implements [report.Value].
+func (step) ReportedAs() string { return "step" }
+
+var stepKind = report.Kind{
+	Name: "step", About: "What was done to a lease: leases pause, resume, reset and restore.", Of: step{},
+}
+
+// steer does something to the leases of the unit, and reports each step. Steps that were done are reported before an
+// error.
+func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Context) ([]admin.Step, error)) error {
+	if o.wait <= 0 {
+		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.wait)
+	defer cancel()
+	steps, err := do(ctx)
+	rows := o.report.Rows()
+	for _, s := range steps {
+		switch {
+		case !o.report.ForPeople():
+			if err := rows.Add(stepLine(s)); err != nil {
+				return err
+			}
+		case s.Done || o.sure.DryRun:
+			if err := o.writeStep(s, past); err != nil {
+				return err
+			}
+		}
+	}
+	if o.report.ForPeople() {
+		return cmp.Or(o.writeNothing(steps, err), explainSteering(err))
+	}
+	return cmp.Or(rows.Flush(), explainSteering(err))
+}
+
+// writeStep writes a step for people.
+func (o *steerOptions) writeStep(s admin.Step, past string) error {
+	verb := past
+	if o.sure.DryRun {
+		verb = "would " + string(s.Action)
+	}
+	text := fmt.Sprintf("%s lease %s", verb, s.Lease.Token)
+	if s.Action == admin.ActionReset {
+		text += fmt.Sprintf(" from %s to %s", s.Lease.Position, s.To)
+	}
+	_, err := fmt.Fprintln(o.report.Out, text)
+	return err
+}
+
+// writeNothing says that there was nothing to do.
+func (o *steerOptions) writeNothing(steps []admin.Step, failed error) error {
+	if len(steps) > 0 || failed != nil {
+		return nil
+	}
+	_, err := fmt.Fprintln(o.report.Out, "nothing to do")
+	return err
+}
+
+// stepLine returns a step for programs.
+func stepLine(s admin.Step) step {
+	line := step{Action: string(s.Action), Lease: s.Lease.Token, Range: s.Lease.Range.String(), Done: s.Done}
+	for to, text := range map[**string]string{
+		&line.Owner: s.Lease.Owner, &line.From: positionText(s.Lease.Position), &line.To: positionText(s.To),
+	} {
+		if text != "" {
+			*to = &text
+		}
+	}
+	return line
+}
+
+// positionText returns a position, or "" if there is none.
+func positionText(p feed.Position) string {
+	if p == (feed.Position{}) {
+		return ""
+	}
+	return p.String()
+}
+
+// explainSteering gives errors of package admin the exit codes of the command.
+func explainSteering(err error) error {
+	switch {
+	case errors.Is(err, feed.ErrNotFound):
+		return usage.Missing{Err: err}
+	case errors.Is(err, feed.ErrBadRequest):
+		return usage.Error{Err: err}
+	}
+	return err
+}
+
+// leasesPauseCommand is the command leases pause.
+func leasesPauseCommand() *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "pause [ADDRESS] --name NAME",
+		Short: "Deliver nothing of a unit, or of one of its leases, for a while",
+		Long: `All instances of the unit give the leases up, and take none of them until changefeed leases resume. A batch in a
+handler is finished first. The command ends when no instance has any of the leases. While no instance runs, the command
+does it alone.
+
+A processor of another kind (.NET, Java) does not know that a unit is paused.`,
+		Example: `  changefeed leases pause cosmos:shop/leases --name mailer --reason INC-4711
+  changefeed leases pause --db data --name mailer --lease 05C1-0BF3`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := o.selection()
+			if err != nil {
+				return err
+			}
+			return o.withUnit(cmd, args, func(u *admin.Unit, _ string) error {
+				return o.steer(cmd, "paused", func(ctx context.Context) ([]admin.Step, error) {
+					return u.Pause(ctx, chosen)
+				})
+			})
+		},
+	}
+	o.registerSteps(cmd)
+	o.registerLease(cmd)
+	return cmd
+}
+
+// leasesResumeCommand is the command leases resume.
+func leasesResumeCommand() *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "resume [ADDRESS] --name NAME",
+		Short: "Deliver the changes of a paused unit or lease again",
+		Long: `The instances of the unit take the leases, and go on after the last change that was handled. A lease that was paused
+with the whole unit cannot be resumed alone.`,
+		Example: `  changefeed leases resume http://127.0.0.1:8081/shop/leases --name mailer`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := o.selection()
+			if err != nil {
+				return err
+			}
+			return o.withUnit(cmd, args, func(u *admin.Unit, _ string) error {
+				return o.steer(cmd, "resumed", func(ctx context.Context) ([]admin.Step, error) {
+					return u.Resume(ctx, chosen)
+				})
+			})
+		},
+	}
+	o.registerSteps(cmd)
+	o.registerLease(cmd)
+	return cmd
+}
+
+// leasesResetCommand is the command leases reset.
+func leasesResetCommand() *cobra.Command {
+	var o steerOptions
+	var to arg.Start
+	var after string
+	cmd := &cobra.Command{
+		Use:   "reset [ADDRESS] --name NAME --to START",
+		Short: "Make a unit, or one of its leases, continue at another position",
+		Long: `Changes after an earlier position are delivered again; changes before a later one are skipped. The owner of a lease ends
+its batch and gives the lease up with the new position, so no instance can overwrite it. Held partition keys are not held
+any more, and failed attempts do not count; dead letters stay. A paused lease stays paused.
+
+On a terminal the command asks first; elsewhere --yes is required. To be able to go back, take a snapshot before.`,
+		Example: `  changefeed leases snapshot --db data --name mailer > before.json
+  changefeed leases reset --db data --name mailer --to beginning
+  changefeed leases reset --db data --name mailer --to 15m --dry-run
+  changefeed leases reset --db data --name mailer --lease -FF --after '"42"'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := o.selection()
+			if err != nil {
+				return err
+			}
+			if (after == "") == to.Value.IsZero() {
+				return usage.Error{Err: errors.New("--to is missing: want beginning, now or a time; or " +
+					"--after with a " +
+					"position, and not both")}
+			}
+			return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
+				text := cmp.Or(after, to.String())
+				if sure, err := o.ask(cmd, fmt.Sprintf("Reset %s to %s?", of, text)); err != nil ||
+					!sure && !o.sure.DryRun {
+					return err
+				}
+				return o.steer(cmd, "reset", func(ctx context.Context) ([]admin.Step, error) {
+					if after != "" {
+						return u.ResetTo(ctx, chosen, feed.At(after))
+					}
+					return u.Reset(ctx, chosen, to.Value)
+				})
+			})
+		},
+	}
+	o.registerSteps(cmd)
+	o.registerLease(cmd)
+	cmd.Flags().Var(&to, "to", "where to continue: beginning, now, a time, or how long ago, such as 15m")
+	cmd.Flags().StringVar(&after, "after", "",
+		"the `position` to continue at, as changefeed leases shows it; of one lease")
+	return cmd
+}
+
+// ask asks before positions are changed.
+func (o *steerOptions) ask(cmd *cobra.Command, question string) (bool, error) {
+	person := confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr())
+	return o.sure.Ask(cmd.Context(), person, confirm.Question{Text: question})
+}

@@ -1,0 +1,68 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+)
+
+// A running instance obeys: it delivers nothing of a pause, and everything again after a reset.
+func TestARunningUnitIsSteered(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	t.Setenv("COSMOS_KEY", server.Key)
+	orders, leases := server.URL+"/shop/orders", server.URL+"/shop/leases"
+	put := func(id string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), id+".ndjson")
+		if err := os.WriteFile(file, []byte(`{"id":"`+id+`","city":"London"}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		command(t, "import", file, orders, "--pk", "/city", "-q")
+	}
+	put("1")
+	ctx, stop := context.WithCancel(t.Context())
+	out := &said{}
+	log, ended := begin(ctx, out, "run", "--source", orders, "--name", "mailer", "--create-leases", "--poll", "100ms",
+		"--acquire", "500ms", "--", "cat")
+	await := func(what string, documents int) {
+		t.Helper()
+		for until := time.Now().Add(time.Minute); strings.Count(out.String(), `"city"`) != documents; {
+			if time.Now().After(until) {
+				t.Fatalf("%s: %d deliveries, want %d; the log is\n%s", what, strings.Count(out.String(), `"city"`),
+					documents, log)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	await("before the pause", 1)
+	steer := func(want string, args ...string) {
+		t.Helper()
+		args = append(append([]string{"leases"}, args...), "--name", "mailer")
+		if got := command(t, args...); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: got %s, want %s", args, got, want)
+		}
+	}
+	steer("paused lease -FF\n", "pause", leases, "--reason", "test")
+	put("2")
+	if table := command(t, "leases", leases); !strings.Contains(table, " paused ") {
+		t.Errorf("the leases are\n%s", table)
+	}
+	if n := strings.Count(out.String(), `"city"`); n != 1 {
+		t.Errorf("%d deliveries during the pause", n-1)
+	}
+	steer("resumed lease -FF\n", "resume", leases)
+	await("after the pause", 2)
+	steer("reset lease -FF from ", "reset", leases, "--to", "beginning", "--yes")
+	await("after the reset", 4)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err, log)
+	}
+}
