@@ -70,7 +70,7 @@ func TestARequestIsShownByActionKeyAndAge(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), `"kind":"request"`) ||
 			!strings.Contains(string(text), `"state":"asked"`) ||
 			!strings.Contains(string(text),
-				`"action":"retry","key":["Paris"],"letter":"4711.df8cf80227ec3237922df0ecd88385c5","asked":"2000-01-01T`) {
+				`"action":"retry","key":["Paris"],"range":null,"letter":"4711.df8cf80227ec3237922df0ecd88385c5","asked":"2000-01-01T`) {
 			t.Errorf("for programs: %s, %v", text, err)
 		}
 	})
