@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"os/exec"
 	"strings"
 	"syscall"
 
@@ -86,11 +88,11 @@ func exitCode(ctx context.Context, err error, began bool) int {
 		return exitFound
 	case missing, is(place.ErrNoContainer, place.ErrNoDatabase):
 		return exitMissing
-	case wrong, !began:
+	case wrong, !began, is(feed.ErrStartIgnored, feed.ErrModeChanged):
 		return exitUsage
-	case is(feed.ErrNotFound, docstore.ErrNotStore, fs.ErrNotExist):
+	case is(feed.ErrNotFound, docstore.ErrNotStore, fs.ErrNotExist, exec.ErrNotFound):
 		return exitMissing
-	case is(feed.ErrForbidden, docstore.ErrInUse), place.IsUnreachable(err):
+	case is(feed.ErrForbidden, docstore.ErrInUse, http.ErrSchemeMismatch), place.IsUnreachable(err):
 		return exitRefused
 	}
 	return exitFailed

@@ -74,7 +74,7 @@ func wantedOf(cmd *cobra.Command, f *pflag.Flag) string {
 			return "one of " + strings.Join(units, ", ")
 		}
 	}
-	return placeholder + ", the " + about
+	return placeholder + " (" + about + ")"
 }
 
 // unknownFlagError returns the error of a flag that does not exist: the new name of the flag, or a similar name.

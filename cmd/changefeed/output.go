@@ -53,13 +53,13 @@ func (f *formFlag) Set(text string) error {
 	if err := f.choice.Set(text); err != nil {
 		return err
 	}
-	f.report.Form = report.Form(text)
+	f.report.Form, f.report.Default = report.Form(text), false
 	return nil
 }
 
 // addOutput adds the flag -o with some forms, the default first, and returns the report of the command.
 func addOutput(cmd *cobra.Command, forms ...report.Form) *report.Report {
-	f := &formFlag{report: &report.Report{Form: forms[0]}}
+	f := &formFlag{report: &report.Report{Form: forms[0], Default: true}}
 	for _, form := range forms {
 		f.allowed = append(f.allowed, string(form))
 	}

@@ -94,6 +94,9 @@ func (o *queryOptions) run(cmd *cobra.Command, args []string) error {
 		if flushed := rows.Flush(); err == nil { // the rows before an error are right
 			err = flushed
 		}
+		if err == nil && bill.Rows == 0 && o.report.ForPeople() {
+			o.report.Notice("no rows")
+		}
 		verbose, _ := cmd.Flags().GetCount(verboseFlag) // fails only for an unknown flag
 		if verbose > 0 && bill.Pages > 0 {
 			o.report.Notice("%s, %s, %.2f RU, %s", terminal.Count(bill.Rows, "row"), terminal.Count(bill.Pages, "page"),

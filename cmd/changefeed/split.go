@@ -50,7 +50,7 @@ which needs the read-write key.`,
 // addressFirst divides arguments into the address of a container, if there is one, and ids of partitions. An id has no
 // colon, but every address has one.
 func addressFirst(args []string) (address, ids []string) {
-	if len(args) > 0 && strings.Contains(args[0], ":") {
+	if len(args) > 0 && strings.Trim(args[0], "0123456789") != "" {
 		return args[:1], args[1:]
 	}
 	return nil, args

@@ -3,6 +3,7 @@
 package arg
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,9 +24,17 @@ func (k *Key) String() string { return string(k.Value) }
 // Type returns key.
 func (k *Key) Type() string { return "key" }
 
-// Set reads a JSON array, and takes any other text as a string: most keys are a single string, and quotes within quotes
-// are inconvenient in a shell.
+// Set reads a JSON array or a JSON string, and takes any other text as a string: most keys are a single string, and
+// quotes within quotes are inconvenient in a shell.
 func (k *Key) Set(text string) (err error) {
+	if strings.HasPrefix(text, `"`) {
+		var one string
+		if err := json.Unmarshal([]byte(text), &one); err == nil {
+			text = one
+		}
+		k.Value, err = feed.NewKey(text)
+		return err
+	}
 	if !strings.HasPrefix(text, "[") {
 		k.Value, err = feed.NewKey(text)
 		return err
@@ -52,14 +61,17 @@ func (k *Key) Set(text string) (err error) {
 }
 
 // Start is the start of a feed.
-type Start struct{ Value feed.Start }
+type Start struct {
+	Value feed.Start
+	given string // the text that Set read
+}
 
 // String returns the start in the form that Set reads; empty if none was given.
 func (s *Start) String() string {
 	if s.Value.IsZero() {
 		return ""
 	}
-	return s.Value.String()
+	return cmp.Or(s.given, s.Value.String())
 }
 
 // Type lists the forms.
@@ -71,7 +83,7 @@ func (s *Start) Words() []string { return []string{"beginning", "now"} }
 // Set reads beginning, now, a time, or a duration before now.
 func (s *Start) Set(text string) (err error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
-		s.Value = feed.FromAgo(ago)
+		s.Value, s.given = feed.FromAgo(ago), text
 		return nil
 	}
 	if s.Value, err = feed.ParseStart(text); err != nil {

@@ -138,7 +138,7 @@ func (p *parkedChanges) reportParked(say func(string), letters, name string) {
 	}
 	text := terminal.Count(p.changes, "change") + " parked"
 	if p.held > 0 {
-		text += fmt.Sprintf(", %d of them because an earlier change of their key is", p.held)
+		text += fmt.Sprintf(" (%d because an earlier change of the same key is parked)", p.held)
 	}
 	if p.redone > 0 {
 		text += fmt.Sprintf("; %s handled again", terminal.Count(p.redone, "letter"))

@@ -75,7 +75,7 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 		{
 			[]feed.DeadLetter{failed, held, held},
 			1,
-			"ended: 3 changes parked, 2 of them because an earlier change of their key is; 1 letter handled again: " +
+			"ended: 3 changes parked (2 because an earlier change of the same key is parked); 1 letter handled again: " +
 				"see changefeed dlq list letters.ndjson --name mailer",
 		},
 	} {

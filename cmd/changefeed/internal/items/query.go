@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +62,9 @@ func (t *Target) Run(ctx context.Context, q Query, write func(row json.RawMessag
 			return bill, err
 		}
 	}
+	if err := q.checkParameters(); err != nil {
+		return bill, err
+	}
 	begun := time.Now()
 	defer func() { bill.Elapsed = time.Since(begun) }()
 	request, err := t.queryRequest(q)
@@ -91,6 +95,23 @@ func (t *Target) Run(ctx context.Context, q Query, write func(row json.RawMessag
 		}
 		request.Header["X-Ms-Continuation"] = next
 	}
+}
+
+// The texts of a query that are no parameters, and those that are.
+var (
+	quotedText = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
+	parameter  = regexp.MustCompile(`@[A-Za-z_][A-Za-z0-9_]*`)
+)
+
+// checkParameters refuses a query with a parameter that has no value: it would be undefined, and the query would find
+// nothing.
+func (q Query) checkParameters() error {
+	for _, name := range parameter.FindAllString(quotedText.ReplaceAllString(q.Text, "''"), -1) {
+		if !slices.ContainsFunc(q.Parameters, func(p Parameter) bool { return p.Name == name }) {
+			return usage.Error{Err: fmt.Errorf("%s has no value: want -p %s=VALUE", name, name[1:])}
+		}
+	}
+	return nil
 }
 
 // queryRequest returns the request for the first page of a query.

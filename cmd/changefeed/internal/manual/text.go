@@ -48,7 +48,7 @@ func (s Section) write(b *strings.Builder) {
 			indent = strings.Repeat(" ", len("  -x, "))
 		}
 	}
-	terms, column := make([]string, len(s.Rows)), 0
+	terms, column := make([]string, len(s.Rows)), len(indent)+len("  ")
 	for i, r := range s.Rows {
 		terms[i] = indent + r.Term
 		if isShort(r.Term) {

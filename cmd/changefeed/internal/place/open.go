@@ -154,7 +154,7 @@ func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
 	// Only import makes a store here. Otherwise any other command would show an empty store for a mistyped path.
 	if errors.Is(err, docstore.ErrNotStore) {
 		err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed "+
-			"import makes", a.quoteStore())}
+			"import and create make", a.quoteStore())}
 	}
 	return db, err
 }

@@ -63,7 +63,7 @@ func (r *Report) During(what string, unit Unit, measure func() State, f func() e
 		return f()
 	}
 	w := &work{what: what, unit: unit, first: measure(), Terminal: terminal.Of(r.Err)}
-	if r.Form == JSON {
+	if r.speaksJSON() {
 		w.Terminal = terminal.Terminal{}
 	}
 	return r.showDuring(w, measure, f)
@@ -109,7 +109,7 @@ func (r *Report) draw(w *work, now State, spent time.Duration) {
 		r.clear()
 		fmt.Fprint(r.Err, w.line(now, spent))
 		r.drawn = true
-	case r.Form == JSON:
+	case r.speaksJSON():
 		if line, err := Line(w.progress(now, spent)); err == nil { // a struct of texts and numbers has a JSON form
 			_, _ = r.Err.Write(line) // if this fails, there is no reader
 		}

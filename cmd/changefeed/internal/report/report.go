@@ -41,6 +41,7 @@ type Value interface {
 type Report struct {
 	Form    Form
 	Fields  []string // of rows; all if empty
+	Default bool     // the user has not chosen the form
 	Quiet   bool     // no notices and no progress
 	Command string   // in front of notices, such as changefeed import
 	Kinds   []Kind   // of the rows; without kinds any field is possible
@@ -86,6 +87,10 @@ func (r *Report) Object(v Value, text func(w io.Writer) error) error {
 	return rows.Flush()
 }
 
+// speaksJSON reports whether standard error is for programs. A command whose results are JSON in any case speaks to
+// people there, unless the user asks for JSON.
+func (r *Report) speaksJSON() bool { return r.Form == JSON && !r.Default }
+
 // Notice writes a line to standard error that is neither a result nor an error, unless --quiet is set.
 func (r *Report) Notice(format string, args ...any) {
 	if r.Quiet {
@@ -110,7 +115,7 @@ func (r *Report) Aside(v Value, text func(w io.Writer) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clear()
-	if r.Form != JSON {
+	if !r.speaksJSON() {
 		return text(r.Err)
 	}
 	line, err := Line(v)

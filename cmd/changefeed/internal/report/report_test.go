@@ -76,7 +76,7 @@ place,1,"Köln, <Rhein>","[""a"",""b""]","{""country"":""DE""}"
 place,2,,,"{""country"":""""}"
 `},
 		{CSV, []string{"city", "in.country"}, "city,in.country\n\"Köln, <Rhein>\",DE\n,\n"},
-		{Table, []string{"id", "city"}, "  ID  CITY\n  1   Köln, <Rhein>\n  2   -\n"},
+		{Table, []string{"id", "city"}, "  id  city\n  1   Köln, <Rhein>\n  2   -\n"},
 	} {
 		if got := written(t, tt.form, tt.fields...); got != tt.want {
 			t.Errorf("%s %q: got\n%s\nwant\n%s", tt.form, tt.fields, got, tt.want)
@@ -145,20 +145,48 @@ func TestALongTableHasItsHeadingAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := rows.Flush(); err != nil || strings.Count(b.String(), "ID") != 2 ||
+	if err := rows.Flush(); err != nil || strings.Count(b.String(), "id") != 2 ||
 		strings.Count(b.String(), "1") != page+1 {
-		t.Errorf("%v, %d headings", err, strings.Count(b.String(), "ID"))
+		t.Errorf("%v, %d headings", err, strings.Count(b.String(), "id"))
 	}
 }
 
 // A result without rows is empty for programs that read lines, and a heading for those that read CSV.
 func TestNoRowsAreNoLines(t *testing.T) {
-	for form, want := range map[Form]string{JSON: "", YAML: "", CSV: "id\n", Table: "  ID\n"} {
+	for form, want := range map[Form]string{JSON: "", YAML: "", CSV: "id\n", Table: "  id\n"} {
 		var b strings.Builder
 		r := New(form, &b)
 		r.Fields = []string{"id"}
 		if err := r.Rows().Flush(); err != nil || b.String() != want {
 			t.Errorf("%s: got %v, %q, want %q", form, err, b.String(), want)
+		}
+	}
+}
+
+// A field that no document has may be a mistake, such as one of case. It is no error, because documents differ.
+func TestAFieldThatNoDocumentHasIsTold(t *testing.T) {
+	for _, form := range []Form{JSON, YAML, CSV, Table} {
+		var said strings.Builder
+		r := New(form, io.Discard)
+		r.Err = &said
+		r.Fields = []string{"id", "ID", "in.city", "in.town"}
+		rows := r.Rows()
+		for _, d := range []string{`{"id":1}`, `{"id":2,"in":{"city":null}}`} {
+			if err := rows.AddDocument(json.RawMessage(d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rows.Flush(); err != nil || !strings.Contains(said.String(), "--fields has ID,in.town, and no row has") {
+			t.Errorf("%s: got %v and %q", form, err, said.String())
+		}
+	}
+	// Without rows nobody knows, and without fields there is nothing to write.
+	for _, fields := range [][]string{{"id"}, nil} {
+		var b strings.Builder
+		r := New(CSV, &b)
+		r.Fields = fields
+		if err := r.Rows().Flush(); err != nil || b.String() != strings.Join(append(fields, ""), "\n") {
+			t.Errorf("%q: got %v, %q", fields, err, b.String())
 		}
 	}
 }

@@ -24,10 +24,11 @@ type Rows struct {
 	waiting [][]member // rows whose columns are not known yet
 	columns []string   // of a CSV file; nil before its heading is written
 	written int
+	missing []string // fields that no row has had so far; of documents of the user
 }
 
 // Rows returns a writer of rows. Flush ends the output.
-func (r *Report) Rows() *Rows { return &Rows{r: r} }
+func (r *Report) Rows() *Rows { return &Rows{r: r, missing: slices.Clone(r.Fields)} }
 
 // Add writes a result.
 func (r *Rows) Add(v Value) error {
@@ -54,6 +55,7 @@ func (r *Rows) add(kind string, value []byte) error {
 	if err != nil { // a number, for one, as of SELECT VALUE
 		all = []member{{"value", value}}
 	}
+	r.missing = slices.DeleteFunc(r.missing, func(field string) bool { return kind != "" || find(all, field) != nil })
 	if r.r.Form == JSON || r.r.Form == YAML {
 		object := []byte{'{'}
 		for i, field := range r.r.Fields {
@@ -122,10 +124,16 @@ func inBlocks(node *yaml.Node) {
 
 // Flush writes the rows whose columns were not known yet.
 func (r *Rows) Flush() error {
-	if len(r.waiting) == 0 && (r.written > 0 || r.r.Form == JSON || r.r.Form == YAML) {
-		return nil
+	if len(r.waiting) > 0 || r.written == 0 && (r.r.Form == CSV || r.r.Form == Table) {
+		if err := r.writePage(); err != nil {
+			return err
+		}
 	}
-	return r.writePage()
+	if r.written > 0 && len(r.missing) > 0 {
+		r.r.Notice("--fields has %s, and no row has such a member; upper and lower case differ",
+			strings.Join(r.missing, ","))
+	}
+	return nil
 }
 
 // writePage writes the waiting rows under a heading.
@@ -142,7 +150,9 @@ func (r *Rows) writePage() error {
 		}
 	}
 	rows := r.waiting
-	r.waiting = nil
+	if r.waiting = nil; len(columns) == 0 {
+		return nil
+	}
 	if r.r.Form == CSV {
 		r.columns = columns
 		if err := writeCSV(r.r.Out, columns); err != nil {
@@ -155,11 +165,7 @@ func (r *Rows) writePage() error {
 		}
 		return nil
 	}
-	heading := make([]string, len(columns))
-	for i, column := range columns {
-		heading[i] = strings.ToUpper(column)
-	}
-	cells := [][]string{heading}
+	cells := [][]string{columns} // as they are, so that --fields accepts them
 	for _, row := range rows {
 		line := make([]string, len(columns))
 		for i, column := range columns {
@@ -167,10 +173,7 @@ func (r *Rows) writePage() error {
 		}
 		cells = append(cells, line)
 	}
-	if len(columns) == 0 {
-		return nil
-	}
-	_, err := io.WriteString(r.r.Out, terminal.Table(cells, terminal.Of(r.r.Out).Room()))
+	_, err := io.WriteString(r.r.Out, terminal.Columns(cells, terminal.Of(r.r.Out).Room()))
 	return err
 }
 

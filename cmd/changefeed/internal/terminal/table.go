@@ -20,6 +20,15 @@ func Table(rows [][]string, room int) string {
 	})
 }
 
+// Columns lays rows out as [Table] does, for rows without notes: the last column is like the others.
+func Columns(rows [][]string, room int) string {
+	widths := columnWidths(rows)
+	if Fits(rows, room) {
+		return layOut(rows, widths, []int{len(widths)})
+	}
+	return layOut(rows, widths, divide(widths, room))
+}
+
 // Fits reports whether each row fits in a line of at most room cells; 0 is no limit.
 func Fits(rows [][]string, room int) bool {
 	return room == 0 || lineWidth(columnWidths(rows), 0) <= room
