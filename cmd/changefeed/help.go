@@ -118,7 +118,7 @@ func completionCommand() *cobra.Command {
 		GroupID: groupTools,
 		Short:   "Write the completions for a shell",
 		Long: `A shell that has read them completes commands, flags and values with TAB, also the names of containers,
-units, partitions and letters.`,
+units, partitions and letters. bash needs the package bash-completion.`,
 		Example: `  source <(changefeed completion bash)
   changefeed completion fish | source`,
 		Args: cobra.ArbitraryArgs,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // The command leases. cmd/changefeed/internal/unit interprets leases, finds faults in them, and writes their table.
@@ -21,6 +23,7 @@ func leasesCommand() *cobra.Command {
 	o := placeFlags{container: unit.DefaultContainer}
 	var out *report.Report
 	var doomed deletedUnit
+	var source string
 	cmd := &cobra.Command{
 		Use:     "leases [ADDRESS]",
 		GroupID: groupUnits,
@@ -33,7 +36,8 @@ that are no leases, and ranges of keys that no lease covers.
 The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and no instance of the unit
 runs), paused, broken, splitting or retired.
 
-The containers that the units read are looked for in the same store or, in an account, in the same database. A store and
+The containers that the units read are looked for in the same store or, in an account, in the same database, and at
+--source. A store and
 changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts
 transactions), and ≤N is an upper bound (the number of a whole partition, which several leases share).
 
@@ -49,7 +53,7 @@ processor of the unit works, this is refused. On a terminal it asks first; elsew
 				return err
 			}
 			return o.withOpener(func(opener *place.Opener) error {
-				units, err := unit.Survey(cmd.Context(), opener, at)
+				units, err := surveyUnits(cmd.Context(), opener, at, source)
 				switch {
 				// The command has guessed the name leases, so the error says why there may be no such container.
 				case errors.Is(err, place.ErrNoContainer) && o.db != "" && !cmd.Flags().Changed("container"):
@@ -66,11 +70,25 @@ processor of the unit works, this is refused. On a terminal it asks first; elsew
 		},
 	}
 	o.register(cmd)
+	cmd.Flags().StringVar(&source, "source", "",
+		"`address` of a container that units read, if it is elsewhere than the leases")
 	out = outputRows(cmd, unit.Kinds()...)
 	doomed.register(cmd)
 	cmd.AddCommand(leasesPauseCommand(), leasesResumeCommand(), leasesResetCommand(), leasesSnapshotCommand(),
 		leasesRestoreCommand())
 	return cmd
+}
+
+// surveyUnits reads the units of a lease container; source is the address of another container that they may read.
+func surveyUnits(ctx context.Context, opener *place.Opener, at place.Address, source string) ([]unit.Unit, error) {
+	if source == "" {
+		return unit.Survey(ctx, opener, at)
+	}
+	other, err := opener.Parse("--source", source)
+	if err != nil {
+		return nil, usage.Error{Err: err}
+	}
+	return unit.Survey(ctx, opener, at, other)
 }
 
 // deletedUnit is the unit that --delete names.

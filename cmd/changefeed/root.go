@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,6 +127,9 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = blameCommand(cmd, args, err)
 	}
 	code := exitCode(ctx, err, began)
+	if code == exitInterrupted && errors.Is(err, fs.ErrClosed) { // the input was closed to end its read
+		err = errors.New("interrupted")
+	}
 	if code != exitDone {
 		writeFailure(cmd, err, code, wantsJSON(args))
 	}

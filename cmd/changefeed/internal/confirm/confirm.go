@@ -83,7 +83,8 @@ func (f Flags) Ask(ctx context.Context, p Person, q Question) (sure bool, err er
 	}
 	line, err := bufio.NewReader(p.In).ReadString('\n')
 	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+		fmt.Fprintln(p.Out) // after the ^C of the terminal
+		return false, fmt.Errorf("interrupted: %w", ErrDeclined)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("read answer: %w", err)

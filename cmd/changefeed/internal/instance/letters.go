@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
@@ -23,6 +24,11 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener,
 	case place.IsAddress(i.Letters):
 		i.Options.OnFailure.DeadLetters, err = i.letterBox(ctx, opener, monitored)
 		return closed, err
+	}
+	if named, ok, err := i.Account.ParseInContext("--dead-letters", i.Letters); ok && err == nil &&
+		!strings.ContainsAny(i.Letters, "./\\") {
+		return nil, usage.Flag("dead-letters", i.Letters,
+			fmt.Sprintf("%s for the container of the context, or ./%s for a file", named, i.Letters))
 	}
 	box, err := deadletters.File(i.Letters, i.Name)
 	if errors.Is(err, deadletters.ErrInUse) {

@@ -176,7 +176,8 @@ func TestAFieldThatNoDocumentHasIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := rows.Flush(); err != nil || !strings.Contains(said.String(), "--fields has ID,in.town, and no row has") {
+		if err := rows.Flush(); err != nil || !strings.Contains(said.String(),
+			"--fields has ID,in.town, and no row has") {
 			t.Errorf("%s: got %v and %q", form, err, said.String())
 		}
 	}

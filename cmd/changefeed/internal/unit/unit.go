@@ -72,8 +72,8 @@ func (r *Row) note(format string, args ...any) {
 }
 
 // Survey reads the units of the lease container at an address. Survey looks for the monitored containers in the same
-// store or database, because no lease names them.
-func Survey(ctx context.Context, o *place.Opener, at place.Address) ([]Unit, error) {
+// store or database, because no lease names them, and at the other addresses.
+func Survey(ctx context.Context, o *place.Opener, at place.Address, others ...place.Address) ([]Unit, error) {
 	leases, err := o.Open(ctx, at)
 	if err != nil {
 		return nil, err
@@ -81,6 +81,13 @@ func Survey(ctx context.Context, o *place.Opener, at place.Address) ([]Unit, err
 	monitored, err := o.Neighbours(ctx, leases)
 	if err != nil {
 		return nil, err
+	}
+	for _, other := range others {
+		c, err := o.Open(ctx, other)
+		if err != nil {
+			return nil, err
+		}
+		monitored = append(monitored, c)
 	}
 	return List(ctx, leases, monitored)
 }
