@@ -59,7 +59,7 @@ func TestAnInterruptIsNoAnswer(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	person := Person{Present: true, In: strings.NewReader("y\n"), Out: &bytes.Buffer{}}
-	if sure, err := (Flags{}).Ask(ctx, person, Question{}); sure || !errors.Is(err, context.Canceled) {
+	if sure, err := (Flags{}).Ask(ctx, person, Question{}); sure || !errors.Is(err, ErrDeclined) {
 		t.Errorf("got %v, %v", sure, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -56,7 +58,7 @@ func TestRowsHaveTheFormOfTheFlag(t *testing.T) {
 kind: place
 schema: 1
 id: "1"
-city: Köln, <Rhein>
+city: "Köln, <Rhein>"
 tags:
     - a
     - b
@@ -315,5 +317,49 @@ func TestTheSchemaDescribesEachType(t *testing.T) {
 	}
 	if _, there := all.Properties["Never"]; there || len(all.Properties) != 13 {
 		t.Errorf("%d members: %v", len(all.Properties), all.Properties)
+	}
+}
+
+// Readers of YAML 1.1 and 1.2 disagree about plain texts and numbers, and JSON has texts that YAML writes otherwise.
+func TestYAMLIsReadAsTheSameValues(t *testing.T) {
+	const document = `{"a":"yes","no":"1:30","b":"=","c":"\ud83d\ude00","d":"\/\u007f\u0085","e":"a: b","f":1e3,"g":1E-2,` +
+		`"h":-0.5,"i":[],"j":{},"k":null,"l":"","m":" x ","n":"tr\nue","o":true,"p":1.5e300,"q":"Köln","r":"2026-01-31"}`
+	long := `{"` + strings.Repeat("x", 1100) + `":1}`
+	for _, text := range []string{document, long, `"no"`, `[1,"2",[3]]`, `5`, `null`} {
+		got, err := toYAML([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read, want any
+		if err := errors.Join(yaml.Unmarshal(got, &read), json.Unmarshal([]byte(text), &want)); err != nil {
+			t.Fatalf("%s: %v", got, err)
+		}
+		a, err := json.Marshal(read)
+		b, werr := json.Marshal(want)
+		if err != nil || werr != nil || string(a) != string(b) {
+			t.Errorf("%s\nread as %s\nwant    %s (%v, %v)", got, a, b, err, werr)
+		}
+	}
+	got, err := toYAML([]byte(document))
+	for _, want := range []string{`a: "yes"`, `"no": "1:30"`, `f: 1.0e+3`, `g: 1.0e-2`, `q: Köln`, `r: "2026-01-31"`} {
+		if err != nil || !strings.Contains("\n"+string(got), "\n"+want+"\n") {
+			t.Errorf("no line %s in\n%s (%v)", want, got, err)
+		}
+	}
+	// YAML allows a member once.
+	if got, err := toYAML([]byte(`{"a":1,"b":2,"a":3}`)); err != nil || string(got) != "a: 3\nb: 2\n" {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// A document may have line breaks, and is one line nevertheless. A row may be empty, and is a row nevertheless.
+func TestARowIsALine(t *testing.T) {
+	for form, want := range map[Form]string{JSON: `{"a":null}` + "\n", CSV: "a\n\"\"\n"} {
+		var b strings.Builder
+		rows := New(form, &b).Rows()
+		err := errors.Join(rows.AddDocument(json.RawMessage("{\r\n \"a\": null\n}")), rows.Flush())
+		if err != nil || b.String() != want {
+			t.Errorf("%s: got %q, %v, want %q", form, b.String(), err, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
@@ -89,6 +88,13 @@ func (r *Rows) add(kind string, value []byte) error {
 
 // writeWhole writes a value as a line of JSON, or as a document of YAML.
 func (r *Rows) writeWhole(kind string, value []byte) error {
+	if bytes.ContainsAny(value, "\r\n") { // stores keep the space that a document came with
+		var flat bytes.Buffer
+		if err := json.Compact(&flat, value); err != nil {
+			return fmt.Errorf("write row: %w", err)
+		}
+		value = flat.Bytes()
+	}
 	line := append(slices.Clone(value), '\n')
 	if kind != "" {
 		line = stamp(kind, value)
@@ -102,24 +108,6 @@ func (r *Rows) writeWhole(kind string, value []byte) error {
 	}
 	_, err := r.r.Out.Write(line)
 	return err
-}
-
-// toYAML returns the YAML of a JSON text, with the members in the same order.
-func toYAML(text []byte) ([]byte, error) {
-	var node yaml.Node
-	if err := yaml.Unmarshal(text, &node); err != nil { // JSON is YAML
-		return nil, fmt.Errorf("write YAML: %w", err)
-	}
-	inBlocks(&node)
-	return yaml.Marshal(&node)
-}
-
-// inBlocks makes the nodes come out as YAML that people write.
-func inBlocks(node *yaml.Node) {
-	node.Style = 0
-	for _, below := range node.Content {
-		inBlocks(below)
-	}
 }
 
 // Flush writes the rows whose columns were not known yet.
@@ -194,8 +182,13 @@ func (r *Rows) writeRecord(row []member) error {
 	return writeCSV(r.r.Out, record)
 }
 
-// writeCSV writes a record of a CSV file (RFC 4180).
+// writeCSV writes a record of a CSV file (RFC 4180). A record of one empty field has quotes, because readers skip empty
+// lines.
 func writeCSV(w io.Writer, record []string) error {
+	if len(record) == 1 && record[0] == "" {
+		_, err := io.WriteString(w, `""`+"\n")
+		return err
+	}
 	c := csv.NewWriter(w)
 	if err := c.Write(record); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
