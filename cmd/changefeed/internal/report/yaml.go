@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// JSON as YAML, so that readers of YAML 1.1 and 1.2 read the same values: the readers disagree about plain texts such as
+// JSON as YAML, so that readers of YAML 1.1 and 1.2 read the same values: they disagree about plain texts such as
 // no and 1:30, and about numbers such as 1e3.
 
 // toYAML returns the YAML of a JSON text, with the members in the same order. Of members with one name the last counts,
