@@ -149,8 +149,10 @@ func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
 				t.Errorf("lease %s was written", lease.Token)
 			}
 		}
-		for _, text := range []string{"", "{}", `{"changefeed_snapshot":2}`, `{"changefeed_snapshot":1,"other":1}`,
-			"[]"} {
+		for _, text := range []string{
+			"", "{}", `{"changefeed_snapshot":2}`, `{"changefeed_snapshot":1,"other":1}`,
+			"[]",
+		} {
 			if _, err := admin.ReadSnapshot(strings.NewReader(text)); !errors.Is(err, feed.ErrBadRequest) {
 				t.Errorf("%q: %v", text, err)
 			}
@@ -193,5 +195,26 @@ func TestASnapshotIsBeforeKeysThatAreSetAside(t *testing.T) {
 				w.lag().SetAside, at, from)
 		}
 		p.stop(t)
+	})
+}
+
+// Of several keys that are set aside, a snapshot is before the changes of the first.
+func TestASnapshotIsBeforeAllKeysThatAreSetAside(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		o := fromStart
+		o.Concurrency, o.OnFailure.MaxAttempts = 4, 1
+		w.many(20, 5)
+		p := w.run("a", failsOn(onID("bad")), o)
+		time.Sleep(10 * time.Second)
+		before, _ := w.orders.TokenLSN(w.records(feed.KindLease)[0].Position.Token)
+		for _, key := range []string{"oslo", "bergen", "rome"} {
+			w.put(key, "bad", 1)
+			time.Sleep(10 * time.Second)
+		}
+		p.stop(t)
+		from, _ := w.orders.TokenLSN(w.snapshot(w.leases).Leases[0].Token)
+		if n := w.lag().SetAside; n != 3 || from != before {
+			t.Errorf("%d keys are set aside, and the snapshot is at %d, want 3 keys and %d", n, from, before)
+		}
 	})
 }

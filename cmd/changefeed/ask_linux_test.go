@@ -122,3 +122,22 @@ func TestAPersonIsAskedBeforeAnythingIsDeleted(t *testing.T) {
 		}
 	}
 }
+
+// The next line of a script is no answer, although a person sees the question.
+func TestAScriptIsNotAskedAtATerminal(t *testing.T) {
+	dir, in := t.TempDir(), filepath.Join(t.TempDir(), "in")
+	if err := os.WriteFile(in, generated(3), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/id")
+	person, process := openTerminal(t)
+	defer person.Close()
+	defer process.Close()
+	cmd := exec.Command("changefeed", "delete", "000001", "--db", dir, "--container", "orders")
+	cmd.Stdin, cmd.Stderr = strings.NewReader("y\n"), process
+	out, err := cmd.Output()
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if !failed || exit.ExitCode() != exitUsage || len(out) > 0 {
+		t.Errorf("got %s, %v, want the code of a wrong use", out, err)
+	}
+}

@@ -154,3 +154,15 @@ func TestAChangeHasTheMembersOfItsKind(t *testing.T) {
 		t.Errorf("got %+v of\n%s", last, lines)
 	}
 }
+
+// TestNoErrorSuggestsAHiddenFlag: the help does not have the flag, so nobody could look up what it does.
+func TestNoErrorSuggestsAHiddenFlag(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--" + followFlag + "w": "there is no flag --followw",
+		"--metta":               "there is no flag --metta: do you mean --meta?",
+	} {
+		if _, _, err := call(t, "tail", flag); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", flag, err, want)
+		}
+	}
+}

@@ -83,6 +83,8 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv(contexts.FileVariable, filepath.Join(e.WorkDir, "config.json"))
+			// A script must find a planted defect, too; see tools/mutants.
+			e.Setenv("PLANTED_MUTANT", os.Getenv("PLANTED_MUTANT"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -195,3 +195,41 @@ func TestNamesAreWords(t *testing.T) {
 		}
 	}
 }
+
+func TestAContextHasOneKey(t *testing.T) {
+	flags := map[string]func(w *Wanted){
+		"--key-env":     func(w *Wanted) { w.Key.Variable = "SHOP_KEY" },
+		"--key-file":    func(w *Wanted) { w.Key.File = "key" },
+		"--key-command": func(w *Wanted) { w.KeyCommand = "pass shop" },
+		"--account-key": func(w *Wanted) { w.Key.Secret, w.StoreSecret = "c2VjcmV0", true },
+	}
+	for one, set := range flags {
+		for other, setOther := range flags {
+			w := Wanted{Context: Context{Name: "shop", Endpoint: "https://contoso.example"}}
+			set(&w)
+			setOther(&w)
+			_, err := w.Complete()
+			if one == other && err != nil || one != other && (!errors.As(err, new(usage.Error)) ||
+				!strings.Contains(err.Error(), one) || !strings.Contains(err.Error(), other)) {
+				t.Errorf("%s and %s: got %v", one, other, err)
+			}
+		}
+	}
+}
+
+// A command finds the files of a context from any directory.
+func TestPathsOfAContextAreAbsolute(t *testing.T) {
+	account := Context{Endpoint: "https://contoso.example", CA: "ca.pem", Key: KeySource{File: "key"}}
+	for _, c := range []Context{account, {Directory: "data"}} {
+		c.Name = "shop"
+		got, err := Wanted{Context: c}.Complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{got.CA, got.Key.File, got.Directory} {
+			if path != "" && !filepath.IsAbs(path) {
+				t.Errorf("got the path %s", path)
+			}
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package place
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,6 +152,12 @@ func TestAContainerOfAContextHasAName(t *testing.T) {
 			nil, "orders",
 			"want cosmos:DATABASE/orders for the account of --endpoint",
 		},
+		{
+			"store",
+			Settings{Connection: "AccountEndpoint=" + fabrikamURL + "/;AccountKey=c3Ry;"},
+			nil, "orders",
+			"want cosmos:DATABASE/orders for the account of --connection-string",
+		},
 		{"", Settings{}, nil, "a/b/c", "want docstore:DIR#container"},
 		{"", Settings{}, nil, "./orders", "want docstore:DIR#container"},
 		{"", Settings{}, nil, "ftp://a", "want docstore:DIR#container"},
@@ -199,5 +207,23 @@ func TestAWrongKeyIsBlamedOnWhereItCameFrom(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "b?d") {
 			t.Errorf("got %v, want %s, and no key", err, tt.want)
 		}
+	}
+}
+
+// The certificate of a context opens no other account to whoever has made the certificate.
+func TestACertificateIsForItsContextAlone(t *testing.T) {
+	forgetAccounts(t, nil)
+	path := filepath.Join(t.TempDir(), "config.json")
+	text := `{"version": 1, "current": "contoso", "contexts": {
+		"contoso": {"endpoint": "` + contosoURL + `", "ca": "/nowhere/ca.pem"}}}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := Settings{Choice: contexts.Choice{File: path}}
+	if _, err := s.makeTransport(contosoURL); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its own account: got %v, want that the certificate is missing", err)
+	}
+	if _, err := s.makeTransport(fabrikamURL); err != nil {
+		t.Errorf("another account: %v", err)
 	}
 }

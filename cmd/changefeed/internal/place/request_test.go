@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
@@ -157,4 +159,29 @@ func TestAnAddressMayNameAWholeStore(t *testing.T) {
 			t.Errorf("%q: got %+v, %v, want a wrong use", text, got, err)
 		}
 	}
+}
+
+func TestAThrottledRequestWaitsAsLongAsTheAccountSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked++; asked == 1 {
+				w.Header().Set("x-ms-retry-after-ms", "5000")
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+		})
+		signer, err := rest.Key(cosmosrest.EmulatorKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &Account{
+			credentials: credentials{Endpoint: localURL}, signer: signer,
+			http: &http.Client{Transport: inProcess{answer}},
+		}
+		begun := time.Now()
+		_, err = a.Send(t.Context(), Request{Method: http.MethodGet, Resource: []string{"dbs"}})
+		if spent := time.Since(begun); err != nil || asked != 2 || spent < 5*time.Second {
+			t.Errorf("asked %d times in %v, %v, want the second time after 5s", asked, spent, err)
+		}
+	})
 }

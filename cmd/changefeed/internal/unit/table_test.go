@@ -240,3 +240,12 @@ func TestHolesAndOverlapsAreThoseOfAllLeases(t *testing.T) {
 		}
 	}
 }
+
+// A document of which little is known is told apart from a lease by what stands where.
+func TestADocumentThatIsNoLeaseKeepsItsOwnerAndToken(t *testing.T) {
+	row := Row{Kind: KindDocument, ID: "x", Owner: "one", Lease: "7"}
+	want := `"processor":null,"container":null,"id":"x","owner":"one","lease":"7","notes":[]`
+	if got, err := report.Line(row.line()); err != nil || !strings.Contains(string(got), want) {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}

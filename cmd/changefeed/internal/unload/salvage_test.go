@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -207,5 +208,14 @@ func TestWhatIsLeftOfADamagedStoreIsWritten(t *testing.T) {
 	left, err := Salvage(t.Context(), dir, "", &b, Options{})
 	if err != nil || b.Len() > 0 || len(left.Lost) == 0 || left.Err() == nil {
 		t.Errorf("of cut tables: %v, %+v, %q", err, left, b.String())
+	}
+}
+
+// Only a negative number is an unknown one.
+func TestACountOfNoneIsKnown(t *testing.T) {
+	left := Remains{Salvaged: &docstore.Salvaged{Containers: []docstore.SalvagedContainer{{Name: "c", Head: -1}}}}
+	want := `"containers":[{"name":"c","documents":0,"counted":0,"head":null,"lost_lsns":[]}]`
+	if got, err := report.Line(left.Line()); err != nil || !strings.Contains(string(got), want) {
+		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
