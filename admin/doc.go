@@ -14,15 +14,16 @@
 // While a range is paused, no instance delivers its changes. When [Unit.Pause] returns, each lease of the range has no
 // owner, and no handler has a batch of it. The instances give such leases up in good order: a batch in the handler may
 // go on for Options.Drain, and its position is stored. A paused lease costs no requests. Leases that are made while a
-// range is paused, by a split for instance, are paused too.
+// range is paused, by a split for instance, are paused too. A pause ends with [Unit.Resume]. If its caller dies in the
+// middle of that, the instances do the rest within a few rounds.
 //
 // # Reset
 //
 // [Unit.Reset] gives leases another position. The owner of a lease ends its batch, and gives the lease up with the new
 // position; the next owner begins there. An earlier owner cannot overwrite the position, because every write of a lease
-// is conditional on the ETag of the write before. What a lease knows of single changes and keys is forgotten: held keys
-// are not held any more, keys that are set aside are not read again, and failed attempts do not count. Dead letters
-// stay.
+// is conditional on the ETag of the write before. While a lease is being split, it cannot be reset. What a lease knows
+// of single changes and keys is forgotten: held keys are not held any more, keys that are set aside are not read again,
+// and failed attempts do not count. Dead letters stay.
 //
 // # Other kinds of processors
 //

@@ -16,8 +16,12 @@ import (
 // each of the leases is without an owner. If ctx ends before, the error is [ErrNotServed]: the range stays paused, and
 // the instances that are left obey when they read the request. To pause a paused range is no error.
 //
+// If somebody has deleted a lease, Pause waits until an instance has made another one, because the owner of the first
+// may not know and still work.
+//
 // Errors: [feed.ErrNotFound] for a unit without leases in the selection, [feed.ErrBadRequest] for a range that cuts a
-// lease, [feed.ErrForeignOwner] for a lease of another kind of processor, and those of the lease store.
+// lease, [feed.ErrConflict] if somebody ends the pause meanwhile, [feed.ErrForeignOwner] for a lease of another kind of
+// processor, and those of the lease store.
 func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -28,10 +32,11 @@ func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 	if err != nil || u.options.DryRun {
 		return steps, err
 	}
-	if err := u.postPause(ctx, v, s.of); err != nil {
+	old, err := u.postPause(ctx, v, s.of)
+	if err != nil {
 		return steps, err
 	}
-	err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, true) })
+	err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, old) })
 	for i := range steps {
 		steps[i].Done = err == nil
 	}
@@ -47,29 +52,56 @@ func stepsOf(action Action, leases []feed.Record) []Step {
 	return steps
 }
 
-// postPause writes the request, unless there is one for the range.
-func (u *Unit) postPause(ctx context.Context, v *records.View, of feed.Range) error {
-	if slices.ContainsFunc(v.Pauses(), func(r feed.Range) bool { return r.Contains(of) }) {
-		return nil
-	}
-	c := u.control(notes.Pause, of)
-	request := feed.Record{Kind: feed.KindRequest, Token: c.Token(), Properties: c.Properties(nil)}
-	stamp(&request)
-	_, err := u.leases.Create(ctx, request)
-	if errors.Is(err, feed.ErrConflict) { // of an earlier pause, which is over
-		old, found := findRequest(v, c.Token())
-		if !found {
-			return fmt.Errorf("pause %s: %w: somebody else pauses it now: try again", of, feed.ErrConflict)
+// postPause writes the request, unless there is one for the range. old are the ETags of the leases whose marks may be
+// older than the request: instances remove marks without a request, so these are written anew.
+func (u *Unit) postPause(ctx context.Context, v *records.View, of feed.Range) (old map[string]string, err error) {
+	if !slices.ContainsFunc(v.Pauses(), func(r feed.Range) bool { return r.Contains(of) }) {
+		c := u.control(notes.Pause, of)
+		request := feed.Record{Kind: feed.KindRequest, Token: c.Token(), Properties: c.Properties(nil)}
+		stamp(&request)
+		_, err := u.leases.Create(ctx, request)
+		if errors.Is(err, feed.ErrConflict) { // of an earlier pause, which is over
+			ended, found := findRequest(v, c.Token())
+			if !found {
+				return nil, fmt.Errorf("pause %s: %w: somebody else pauses it now: try again", of, feed.ErrConflict)
+			}
+			ended.State, ended.TTL, ended.Properties = feed.StateLive, 0, request.Properties
+			stamp(&ended)
+			_, err = u.leases.Update(ctx, ended)
 		}
-		old.State, old.TTL, old.Properties = feed.StateLive, 0, request.Properties
-		stamp(&old)
-		_, err = u.leases.Update(ctx, old)
+		if err != nil {
+			return nil, fmt.Errorf("pause %s: %w", of, err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("pause %s: %w", of, err)
+	if v, err = u.list(ctx); err != nil {
+		return nil, err
 	}
-	return nil
+	old = map[string]string{}
+	for _, lease := range v.LeasesWhere(records.IsMarkedPaused) {
+		old[lease.ID] = lease.ETag
+	}
+	return old, nil
 }
+
+// isDown returns whether a lease is paused: it has a mark that is newer than the request, and nobody works on it.
+func isDown(old map[string]string) func(feed.Record, time.Time) bool {
+	return func(l feed.Record, now time.Time) bool {
+		return records.IsMarkedPaused(l) && l.Free() && !l.Fence.After(now) && old[l.ID] != l.ETag
+	}
+}
+
+// isUp reports whether the pause of a lease is over.
+func isUp(l feed.Record, _ time.Time) bool { return !records.IsMarkedPaused(l) }
+
+// markPaused marks a lease. A mark that it has stays.
+func markPaused(l *feed.Record, now time.Time) {
+	if !records.IsMarkedPaused(*l) {
+		records.MarkPaused(l, now)
+	}
+}
+
+// unmark removes the mark of a lease.
+func unmark(l *feed.Record, _ time.Time) { records.SetProperty(l, notes.PausedProperty, "") }
 
 // findRequest finds the record of a request.
 func findRequest(v *records.View, token string) (feed.Record, bool) {
@@ -81,41 +113,54 @@ func findRequest(v *records.View, token string) (feed.Record, bool) {
 	return all[i], true
 }
 
-// settlePause marks the leases of a range that nobody works on, or removes their marks, and reports whether that is
-// done for all. left names a lease that is left.
-func (u *Unit) settlePause(ctx context.Context, of feed.Range, paused bool) (done bool, left string, err error) {
+// settlePause marks the leases of a range that nobody works on, and reports whether all are paused. left names a lease
+// that is left.
+func (u *Unit) settlePause(ctx context.Context, of feed.Range, old map[string]string) (bool, string, error) {
 	v, err := u.list(ctx)
 	if err != nil {
 		return false, "", err
 	}
+	if !slices.ContainsFunc(v.Pauses(), func(r feed.Range) bool { return r.Contains(of) }) {
+		return false, "", fmt.Errorf("%w: somebody has ended the pause of %s meanwhile", feed.ErrConflict, of)
+	}
+	left, err := u.settle(ctx, v, of, isDown(old), markPaused)
+	leases, _ := v.Leases()
+	// If somebody has deleted a lease, its owner does not know, and may still work.
+	if holes := records.Holes(of, leases); len(holes) > 0 && err == nil {
+		left = fmt.Sprintf("no lease holds %s, until an instance makes one", holes[0])
+	}
+	return left == "" && err == nil, left, err
+}
+
+// settleResume removes the marks of a range, and reports whether none is left.
+func (u *Unit) settleResume(ctx context.Context, of feed.Range) (bool, string, error) {
+	v, err := u.list(ctx)
+	if err != nil {
+		return false, "", err
+	}
+	left, err := u.settle(ctx, v, of, isUp, unmark)
+	return left == "" && err == nil, left, err
+}
+
+// settle changes the leases of a range that are not done and that nobody works on. left names one that was not done.
+func (u *Unit) settle(ctx context.Context, v *records.View, of feed.Range,
+	isDone func(feed.Record, time.Time) bool, edit func(*feed.Record, time.Time),
+) (left string, err error) {
 	leases, _ := v.Leases()
 	for _, lease := range leases {
-		if !of.Overlaps(lease.Range) || records.IsMarkedPaused(lease) == paused && (!paused || lease.Free()) {
+		if !of.Overlaps(lease.Range) || isDone(lease, v.Now()) {
 			continue
 		}
-		if !paused && !records.IsMarkedPaused(lease) {
+		if work := workOn(lease, v.Now()); work != "" {
+			left = work
 			continue
 		}
-		if isAtWork(lease, v.Now()) || lease.State == feed.StateSplitting && !lease.Free() {
-			left = fmt.Sprintf("lease %s belongs to %s, who last wrote it %v ago", lease.Token, lease.Owner,
-				v.Now().Sub(lease.Updated).Round(time.Second))
-			continue
+		if _, err := u.change(ctx, lease, func(l *feed.Record) { edit(l, v.Now()) }); err != nil {
+			return left, err
 		}
-		changed, err := u.change(ctx, lease, func(l *feed.Record) {
-			if paused {
-				records.MarkPaused(l, v.Now())
-			} else {
-				records.SetProperty(l, notes.PausedProperty, "")
-			}
-		})
-		if err != nil {
-			return false, "", err
-		}
-		if !changed {
-			left = fmt.Sprintf("lease %s was written meanwhile", lease.Token)
-		}
+		left = fmt.Sprintf("lease %s was written just now", lease.Token)
 	}
-	return left == "", left, nil
+	return left, nil
 }
 
 // Resume ends the pause of a selection. The instances take the leases in their next round, within about a second if the
@@ -150,7 +195,7 @@ func (u *Unit) Resume(ctx context.Context, s Selection) ([]Step, error) {
 			}
 		}
 	}
-	err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, false) })
+	err = until(ctx, func() (bool, string, error) { return u.settleResume(ctx, s.of) })
 	for i := range steps {
 		steps[i].Done = err == nil
 	}

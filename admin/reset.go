@@ -2,12 +2,16 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/inquiry"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
@@ -15,6 +19,9 @@ import (
 // Reset makes the leases of a selection continue at a start: the beginning, now, or a time. A lease that is paused
 // stays paused, with the new position. Reset returns when each lease has its position. If ctx ends before, the error is
 // [ErrNotServed], and the steps say which leases have theirs.
+//
+// If Reset ends early, a request that has not been served is withdrawn. If the caller dies, the request stays until a
+// minute after the deadline of ctx, at most for a day, unless another reset of the lease replaces it.
 //
 // All positions are read before the first write, so a start that the feed does not offer changes nothing: the error is
 // then a [feed.ErrBadRequest] or [feed.ErrTooOld]. Other errors are those of [Unit.Pause].
@@ -59,6 +66,9 @@ func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position)
 			return to, fmt.Errorf("%w: lease %s is to begin now, and its partition has been split: start an instance, "+
 				"which splits the lease, and try again", feed.ErrConflict, lease.Token)
 		}
+		if err := u.readPart(ctx, lease, at); err != nil {
+			return to, fmt.Errorf("lease %s: read position %s: %w", lease.Token, to, err)
+		}
 		return to, nil
 	}
 	if err != nil {
@@ -68,6 +78,23 @@ func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position)
 		return to, nil
 	}
 	return instance.StartOfPage(u.source, page, at), nil
+}
+
+// readPart reads from a position in a part of a lease whose partition has been split, because the source may not look
+// at the position of a range that is gone.
+func (u *Unit) readPart(ctx context.Context, lease feed.Record, at feed.Position) error {
+	partitions, err := u.source.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(partitions, func(p feed.Partition) bool { return p.Range.Overlaps(lease.Range) })
+	if i < 0 {
+		return fmt.Errorf("%w: no partition holds %s", feed.ErrHole, lease.Range)
+	}
+	of := partitions[i].Range
+	part := feed.Range{Min: max(of.Min, lease.Range.Min), Max: min(of.Max, lease.Range.Max)}
+	_, err = u.source.Read(ctx, part, at, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
+	return err
 }
 
 // resetEach resets the leases of a selection to positions that are found first.
@@ -105,6 +132,7 @@ func (u *Unit) resetEach(ctx context.Context, s Selection,
 
 // resetLease gives a lease its position: by its owner, or here if nobody works on the lease.
 func (u *Unit) resetLease(ctx context.Context, step Step) error {
+	name := rand.Text()
 	return until(ctx, func() (bool, string, error) {
 		v, err := u.list(ctx)
 		if err != nil {
@@ -114,26 +142,65 @@ func (u *Unit) resetLease(ctx context.Context, step Step) error {
 		switch {
 		case !there || lease.State != feed.StateLive:
 			return false, "", fmt.Errorf("%w: the lease was split or deleted meanwhile: try again", feed.ErrConflict)
+		case lease.Properties[notes.ResetProperty] == name: // an owner has done it, and has not answered
+			return true, "", nil
 		case isAtWork(lease, v.Now()):
-			return u.askForReset(ctx, step)
+			return u.askForReset(ctx, step, name)
+		}
+		if work := workOn(lease, v.Now()); work != "" {
+			return false, work, nil
+		}
+		if err := u.withdrawOthers(ctx, v, lease.Range); err != nil {
+			return false, "", err
 		}
 		changed, err := u.change(ctx, lease, func(l *feed.Record) { records.ResetTo(l, step.To, "") })
 		return changed, "it was written meanwhile", err
 	})
 }
 
-// askForReset asks the owner of a lease. If the owner dies, the request goes to the next one.
-func (u *Unit) askForReset(ctx context.Context, step Step) (done bool, left string, err error) {
+// withdrawOthers withdraws a request for a lease that nobody owns, whose caller has died: the next owner would serve it
+// after this reset.
+func (u *Unit) withdrawOthers(ctx context.Context, v *records.View, of feed.Range) error {
+	q, found := findRequest(v, u.control(notes.Reset, of).Token())
+	if !found || q.State != feed.StateLive {
+		return nil
+	}
+	if err := inquiry.Withdraw(ctx, u.leases, q); err != nil && !errors.Is(err, feed.ErrNotFound) &&
+		!errors.Is(err, feed.ErrConflict) {
+		return fmt.Errorf("withdraw an earlier request: %w", err)
+	}
+	return nil
+}
+
+// askForReset asks the owner of a lease. If the owner dies, the request goes to the next one. If nobody owns the lease
+// any more, the request is withdrawn.
+func (u *Unit) askForReset(ctx context.Context, step Step, name string) (done bool, left string, err error) {
 	c := u.control(notes.Reset, step.Lease.Range)
 	c.To = records.TargetOf(step.To)
-	o, err := inquiry.Ask(ctx, u.leases, c, "")
+	asking, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { u.awaitNoOwner(asking, step.Lease.ID, cancel) })
+	o, err := inquiry.AskAs(asking, u.leases, c, name)
+	cancel()
+	watching.Wait()
 	switch {
-	case errors.Is(err, inquiry.ErrNotServed) && ctx.Err() != nil:
-		return false, "", err
+	case errors.Is(err, inquiry.ErrNotServed):
+		return false, err.Error(), nil
 	case err != nil:
 		return false, "", err
 	case o.Result != notes.Handled:
 		return false, "", errors.New(o.Cause)
 	}
 	return true, "", nil
+}
+
+// awaitNoOwner calls then when nobody owns a lease, unless ctx ends before.
+func (u *Unit) awaitNoOwner(ctx context.Context, id string, then func()) {
+	for pause.For(ctx, lastWait) == nil {
+		if v, err := u.list(ctx); err == nil {
+			if lease, there := v.Get(id); !there || lease.State != feed.StateLive || !isAtWork(lease, v.Now()) {
+				then()
+			}
+		}
+	}
 }

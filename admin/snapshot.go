@@ -270,16 +270,20 @@ func (u *Unit) create(ctx context.Context, s *Snapshot, places []placed) ([]Step
 		info.Properties = nil // such a feed has no beginning
 	}
 	stamp(&info)
-	if _, err := u.leases.Create(ctx, info); err != nil {
+	// A marker that is there is of the leases that this unit had before.
+	if _, err := u.leases.Create(ctx, info); err != nil && !errors.Is(err, feed.ErrConflict) {
 		return steps, fmt.Errorf("create the marker of the unit: %w", err)
 	}
 	return steps, nil
 }
 
-// readable reads from the position of a lease, unless its range has been split since.
+// readable reads from the position of a lease, or of a part of it if its range has been split since.
 func (u *Unit) readable(ctx context.Context, lease feed.Record) error {
 	_, err := u.source.Read(ctx, lease.Range, lease.Position, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
-	if err != nil && !errors.Is(err, feed.ErrGone) {
+	if errors.Is(err, feed.ErrGone) {
+		err = u.readPart(ctx, lease, lease.Position)
+	}
+	if err != nil {
 		return fmt.Errorf("lease %s: read position %s: %w", lease.Token, lease.Position, err)
 	}
 	return nil

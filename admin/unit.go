@@ -114,6 +114,20 @@ func isExpired(lease feed.Record, now time.Time) bool {
 // isAtWork reports whether a lease has an owner who may work on it.
 func isAtWork(lease feed.Record, now time.Time) bool { return !lease.Free() && !isExpired(lease, now) }
 
+// workOn says who may work on a lease; empty if nobody does. A new owner who has not begun may leave a lease to nobody
+// while the owner before may still work.
+func workOn(lease feed.Record, now time.Time) string {
+	switch {
+	case isAtWork(lease, now):
+		return fmt.Sprintf("lease %s belongs to %s, who last wrote it %v ago", lease.Token, lease.Owner,
+			now.Sub(lease.Updated).Round(time.Second))
+	case lease.Fence.After(now):
+		return fmt.Sprintf("an earlier owner of lease %s may work for %v", lease.Token,
+			lease.Fence.Sub(now).Round(time.Second))
+	}
+	return ""
+}
+
 // stamp sets the fields of a record that each writer sets.
 func stamp(r *feed.Record) { r.Timestamp = time.Now().UTC().Truncate(timestampGrain) }
 
@@ -152,13 +166,13 @@ func until(ctx context.Context, f func() (done bool, left string, err error)) er
 	left := "nothing was read"
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		done, still, err := f()
+		left = cmp.Or(still, left)
 		switch {
 		case ctx.Err() != nil && !done:
 			return &unserved{left, context.Cause(ctx)}
 		case done || err != nil:
 			return err
 		}
-		left = still
 		if pause.For(ctx, wait) != nil {
 			return &unserved{left, context.Cause(ctx)}
 		}

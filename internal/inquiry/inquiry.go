@@ -33,6 +33,13 @@ func Ask(ctx context.Context, leases feed.LeaseStore, q Request, who string) (no
 	return newInquiry(leases, q, who).await(ctx)
 }
 
+// AskAs is [Ask] with a name for the caller in the record. A caller who asks again under one name is served once.
+func AskAs(ctx context.Context, leases feed.LeaseStore, q Request, name string) (notes.Outcome, error) {
+	a := newInquiry(leases, q, "")
+	a.name = name
+	return a.await(ctx)
+}
+
 // inquiry is a request from the caller's point of view, until the answer. If another caller has already requested the
 // same, the inquiry follows the record of the other caller, and leaves the deletion of the record to the other caller.
 type inquiry struct {
@@ -123,7 +130,7 @@ func (a *inquiry) post(ctx context.Context) error {
 			return listErr
 		case !there:
 			return nil
-		case old.State == feed.StateLive:
+		case old.State == feed.StateLive && !replaces(a.request, old):
 			a.followed, a.record, a.seen = nameOf(old), old, true
 			return nil
 		case a.isUnread(old):
@@ -139,6 +146,13 @@ func (a *inquiry) post(ctx context.Context) error {
 		err = nil
 	}
 	return err
+}
+
+// replaces reports whether a request replaces a live one with its token, because that one asks for something else. Its
+// caller may have died.
+func replaces(q Request, old feed.Record) bool {
+	c, ok := q.(notes.Control)
+	return ok && !c.Asks(old.Properties)
 }
 
 func (a *inquiry) properties(others map[string]string) map[string]string {

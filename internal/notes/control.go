@@ -14,10 +14,13 @@ import (
 // A pause is a request that stays: while its record is live, nothing of its range is delivered. An owner gives up each
 // lease that overlaps the range, and marks the lease with PausedProperty. Nobody takes a lease with the mark, because a
 // taker may not have read the request, but its write is conditional on the ETag of the record with the mark. To resume,
-// the caller makes the request retired, and then removes the marks.
+// the caller makes the request retired, and then removes the marks. A mark can be left: the caller dies between the
+// two, or an instance gives a lease up for a pause that is over by then. Instances remove marks without a request. A
+// new pause writes old marks anew, so that the write of an instance that has seen an old one is refused.
 //
 // A reset is served once, like a request about a key. The owner gives the lease up with the new position. ResetProperty
-// names the caller then, so that the next owner does not carry the reset out again if the outcome was not written.
+// names the caller then, so that the next owner does not carry the reset out again if the outcome was not written. A
+// request for another position replaces one that is not served yet.
 
 // The actions of a request about a range.
 const (
@@ -93,6 +96,12 @@ func ReadControl(properties map[string]string) (c Control, err error) {
 		}
 	}
 	return c, nil
+}
+
+// Asks reports whether a record asks for the same as c, whoever asks, and why.
+func (c Control) Asks(properties map[string]string) bool {
+	old, err := ReadControl(properties)
+	return err == nil && old.Action == c.Action && old.Min == c.Min && old.Max == c.Max && old.To == c.To
 }
 
 // plainText returns a free text in the stored form: after a word, so that no program takes the text for a time or a

@@ -85,3 +85,45 @@ func TestTextsInARequestAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A request about a range is read as it was written, none of its texts looks like a time or a number, and a repetition
+// has nothing of the outcome before.
+func TestARequestAboutARangeIsReadAsItWasWritten(t *testing.T) {
+	c := Control{
+		Action: Reset, Min: "05", Max: "FF", By: "2026-11-27", Why: "12", To: Target{Token: `"7"`, Start: "beginning"},
+	}
+	old := map[string]string{"kept": "yes", OutcomeProperty: "x", CauseProperty: "x", WaitsProperty: "x"}
+	all := c.Anew(old)
+	got, err := ReadControl(all)
+	if err != nil || got != c || all["kept"] != "yes" || !IsControl(all) {
+		t.Errorf("got %+v of %v, %v, want %+v", got, all, err, c)
+	}
+	for _, name := range []string{OutcomeProperty, CauseProperty, WaitsProperty} {
+		if all[name] != "" {
+			t.Errorf("%s is left: %q", name, all[name])
+		}
+	}
+	if !c.Asks(all) {
+		t.Error("a request does not ask for itself")
+	}
+	for what, other := range map[string]Control{
+		"action": {Action: Pause, Min: c.Min, Max: c.Max, To: c.To}, "min": {Action: Reset, Max: c.Max, To: c.To},
+		"max": {Action: Reset, Min: c.Min, Max: "06", To: c.To}, "target": {Action: Reset, Min: c.Min, Max: c.Max},
+	} {
+		if other.Asks(all) || other.Token() == c.Token() && what != "target" {
+			t.Errorf("a request with another %s asks for the same", what)
+		}
+	}
+	if IsControl(map[string]string{actionProperty: "retry"}) {
+		t.Error("a request about a key is one about a range")
+	}
+	for _, bad := range []string{"", "05", "05-"} {
+		if _, err := ReadControl(map[string]string{rangeProperty: plainID(bad)}); err == nil {
+			t.Errorf("range %q is read", bad)
+		}
+	}
+	since := time.Unix(1_800_000_000, 0)
+	if text := Paused(since); !PausedSince(text).Equal(since) || text[0] < 'a' {
+		t.Errorf("a pause since %v is %q", since, text)
+	}
+}

@@ -2,6 +2,7 @@ package records
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -38,12 +39,14 @@ func IsPaused(l feed.Record, pauses []feed.Range) bool {
 	if IsMarkedPaused(l) {
 		return true
 	}
-	for _, r := range pauses {
-		if r.Overlaps(l.Range) {
-			return true
-		}
+	return slices.ContainsFunc(pauses, l.Range.Overlaps)
+}
+
+// HasOldMark returns whether a lease has the mark of a pause that is not among the ranges of the pauses.
+func HasOldMark(pauses []feed.Range) func(feed.Record) bool {
+	return func(l feed.Record) bool {
+		return IsMarkedPaused(l) && !slices.ContainsFunc(pauses, l.Range.Overlaps)
 	}
-	return false
 }
 
 // ResetTo makes a lease without an owner that continues at a position, as if it had never been read from there. caller

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
@@ -53,9 +54,23 @@ func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 
 // resetLease writes the position that an operator has asked for, without an owner, and then the outcome. The next owner
 // begins there. If the outcome cannot be written, the next owner finds in the lease that the request is served.
+//
+// A lease that is being split is not reset, because some leases of the parts may exist already. A request that was
+// withdrawn or replaced is not served: a follower does not see deletes, so only a listing shows that.
 func (w *worker) resetLease(request feed.Record) feed.Reason {
 	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
 	defer cancel()
+	if !w.isAsked(ctx, request) {
+		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
+	}
+	splitting := false
+	if err := w.keeper.changeNextWrite(ctx, func(l *feed.Record) {
+		splitting = l.State == feed.StateSplitting
+	}); err == nil && splitting {
+		w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request,
+			notes.Outcome{Result: notes.Failed, Cause: "the lease is being split: try again in a moment"}))
+		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
+	}
 	control, _ := notes.ReadControl(request.Properties) // the unit has read it before
 	at, _ := records.PositionOf(control.To)
 	caller := request.Properties[notes.CallerProperty]
@@ -65,6 +80,17 @@ func (w *worker) resetLease(request feed.Record) feed.Reason {
 	}
 	w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request, notes.Outcome{Result: notes.Handled}))
 	return feed.ReasonReset
+}
+
+// isAsked reports whether a request is still there.
+func (w *worker) isAsked(ctx context.Context, request feed.Record) bool {
+	if err := w.in.View.List(ctx, time.Now()); err != nil {
+		w.held.Report(ctx, feed.OriginLeaseStore, fmt.Errorf("reset: %w", err))
+		return false
+	}
+	now, there := w.in.View.Get(request.ID)
+	return there && now.State == feed.StateLive &&
+		now.Properties[notes.CallerProperty] == request.Properties[notes.CallerProperty]
 }
 
 // removeCovered removes a redundant lease. If the lease has changed meanwhile, or cannot be removed now, removeCovered

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/dispatch"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // worker works on a held lease: reads, delivers and waits, and gives the lease up according to the reason.
@@ -43,6 +44,9 @@ func newWorker(in *instance.Instance, lease feed.Record, started time.Time, cras
 // ended unexpectedly.
 func Begin(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) {
 	w := newWorker(in, lease, started, crashed)
+	if records.IsPaused(lease, in.View.Pauses()) { // a part of a lease that was about to be split when it was paused
+		w.held.Stop(instance.Ending{Why: feed.ReasonPaused})
+	}
 	in.Claims.Begin(w.held)
 	in.Work.Go(func() {
 		if w.work() == feed.ReasonStuck {

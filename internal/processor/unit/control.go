@@ -28,16 +28,47 @@ func (b *balancer) obeyPauses(ctx context.Context, leases []feed.Record) {
 		}
 		lease.Owner, lease.Epoch, lease.Timestamp = "", "", instance.Timestamp()
 		records.MarkPaused(&lease, b.in.View.Now())
-		got, err := b.in.Store.Update(ctx, lease)
-		switch {
-		case err == nil:
-			b.in.View.Put(got)
-		case errors.Is(err, feed.ErrConflict):
-			b.in.View.Distrust()
-		default:
-			b.in.Report(ctx, feed.OriginLeaseStore, lease.Token, fmt.Errorf("pause: %w", err))
-		}
+		b.writeUnowned(ctx, lease, "pause")
 		b.in.Claims.Free(lease.Range)
+	}
+}
+
+// hasOldMarks reports whether a lease has the mark of a pause of which the view has no request.
+func (b *balancer) hasOldMarks() bool {
+	return len(b.in.View.LeasesWhere(records.HasOldMark(b.in.View.Pauses()))) > 0
+}
+
+// dropOldMarks removes marks that a pause has left: the caller of the resume has died, or an instance has given a lease
+// up for a pause that was over by then. Two listings must show the same version of the lease. The request of a pause is
+// written before the first mark, so if the second listing does not show the request, the pause is over.
+func (b *balancer) dropOldMarks(ctx context.Context, leases []feed.Record) {
+	isOld, seen := records.HasOldMark(b.in.View.Pauses()), map[string]string{}
+	for _, lease := range leases {
+		if !isOld(lease) || !lease.Free() && !records.IsExpired(lease, b.planned, b.in.Options.Expiration) {
+			continue
+		}
+		if b.marked[lease.ID] != lease.ETag {
+			seen[lease.ID] = lease.ETag
+			continue
+		}
+		lease.Owner, lease.Epoch, lease.Timestamp = "", "", instance.Timestamp()
+		records.SetProperty(&lease, notes.PausedProperty, "")
+		b.writeUnowned(ctx, lease, "end of a pause")
+	}
+	b.marked = seen
+}
+
+// writeUnowned writes a lease without an owner.
+func (b *balancer) writeUnowned(ctx context.Context, lease feed.Record, why string) {
+	got, err := b.in.Store.Update(ctx, lease)
+	switch {
+	case err == nil:
+		b.in.View.Put(got)
+		b.in.Wake()
+	case errors.Is(err, feed.ErrConflict):
+		b.in.View.Distrust()
+	default:
+		b.in.Report(ctx, feed.OriginLeaseStore, lease.Token, fmt.Errorf("%s: %w", why, err))
 	}
 }
 
@@ -55,6 +86,9 @@ func (u *Unit) reset(held []*instance.Held, request feed.Record) {
 			_, err = records.PositionOf(control.To)
 		}
 		lease, _ := u.in.View.Get(h.Lease.ID)
+		if lease.Fence.After(u.in.View.Now()) {
+			continue // an earlier owner may still deliver, from the old position: a later round serves the request
+		}
 		switch caller := request.Properties[notes.CallerProperty]; {
 		case err != nil:
 			u.retire(request, notes.Outcome{Result: notes.Failed, Cause: err.Error()})

@@ -35,6 +35,7 @@ type balancer struct {
 	flaws    latest.Since[string] // ids of flaws in listings
 	tiled    []feed.Record        // the leases of the last listing without a hole
 	reported map[string]bool      // documents that were reported as invalid
+	marked   map[string]string    // ETags of leases with an old mark in the last listing, by their ids
 	marker   feed.Record          // the unit's marker when this instance joined; zero before that
 	gone     error                // why the unit has no leases any more
 }
@@ -107,6 +108,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	// These decide by missing records, which only a listing shows.
 	if listed {
 		b.dropRedundant()
+		b.dropOldMarks(ctx, s.leases)
 		b.unit.dropLate(ctx)
 		b.checkCover(ctx)
 		b.presence.cleanPresences(ctx)
@@ -140,10 +142,10 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 }
 
 // planRound makes the plan of a round. Before a theft planRound lists the records, because an instance must not lose a
-// lease to a stale view.
+// lease to a stale view. Only listings show that a pause is over.
 func (b *balancer) planRound(ctx context.Context) (s situation, listed bool, err error) {
 	if b.follower.live.Load() && time.Since(b.in.View.Listed()) < listRounds*b.in.Options.Acquire {
-		if s = b.situation(); len(s.plan.Steal) == 0 {
+		if s = b.situation(); len(s.plan.Steal) == 0 && !b.hasOldMarks() {
 			return s, false, nil
 		}
 	}

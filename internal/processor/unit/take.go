@@ -15,7 +15,7 @@ import (
 )
 
 // handedOver lists the leases of this process without a worker: other instances have given them, or the answer of our
-// own write was lost. A paused lease is not among them: see releasePaused.
+// own write was lost. A paused lease is not among them: see obeyPauses.
 func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 	pauses := b.in.View.Pauses()
 	return slices.DeleteFunc(b.ownedWithoutWork(leases), func(lease feed.Record) bool {

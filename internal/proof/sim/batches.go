@@ -23,6 +23,7 @@ func (g *ledger) checkHanded(c *call, by *instance, b *feed.Batch) {
 			g.breach("%s got LSN %d of %s, which it has not read", by, change.LSN, b.LeaseToken)
 		}
 	}
+	g.checkRoot(t, by, b)
 	if !g.strict {
 		g.checkBlocked(by, b)
 	} else if g.followPage(c, t, b) {

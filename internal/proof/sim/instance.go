@@ -23,6 +23,10 @@ type instance struct {
 	stop context.CancelFunc
 	ctx  context.Context
 
+	// Of a call of an operator, which is no process but writes leases:
+	steers bool
+	wants  func(of feed.Range, at feed.Position) (wrong string) // of a call that resets
+
 	// Under the world's lock.
 	stopped time.Time // when it was asked to stop
 	sound   time.Time // since when nothing has been wrong with it

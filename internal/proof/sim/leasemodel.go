@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // What a history of leases must be
@@ -20,7 +21,8 @@ import (
 //   - a lease is written by who owns it. Who does not may only take it: when it is free,
 //     or when its owner has been silent for its expiration, or at any time if it then does
 //     not move the position before that time has passed
-//   - the position never moves back, but in a lease that was retired and is made anew
+//   - the position never moves back, but in a lease that was retired and is made anew, or by a reset
+//   - an operator writes a lease that nobody works on, and leaves it without an owner; so does who removes an old mark
 //
 // A write without an answer may have had its effect before anybody was shown what it
 // wrote. If nobody ever was, it had none that matters: the next write would have needed
@@ -45,6 +47,8 @@ type content struct {
 	state    feed.State
 	attempts int
 	stamp    int64
+	reset    string // for whom
+	paused   bool
 }
 
 // isUntouched reports a lease that nobody has taken. It may be left over from a late create:
@@ -64,7 +68,8 @@ func contentOf(record feed.Record) content {
 		record.Token,
 		owner{record.Owner, record.Epoch},
 		record.Position.Token, record.State,
-		record.Attempts, record.Timestamp.UnixNano(),
+		record.Attempts, record.Timestamp.UnixNano(), record.Properties[notes.ResetProperty],
+		records.IsMarkedPaused(record),
 	}
 }
 
@@ -225,8 +230,16 @@ func (l *look) updatedRecord(r record) (next record, allowed bool) {
 	next = l.storedRecord()
 	barred := r.barred
 	again := r.by == l.by && next.owner == r.owner && next.token == r.token // a release whose answer was lost
-	if r.mayBecome(next) {
+	switch {
+	case l.by.steers:
+		return l.steeredRecord(r, next)
+	case r.mayBecome(next):
 		return next, true
+	case r.owner == l.me && next.isReset(r):
+		return next, true
+	case r.paused && !next.paused && next.owner == (owner{}) && next.token == r.token: // the pause is over
+		next.barred = barred
+		return next, r.owner.name == "" || l.endedAt() >= r.sent+r.valid
 	}
 	if r.owner != l.me && !again {
 		if next.owner != l.me || next.token != r.token {
@@ -240,10 +253,32 @@ func (l *look) updatedRecord(r record) (next record, allowed bool) {
 		next.barred = barred
 		return next, true
 	}
-	// A write without an answer may arrive at any time, so after any bar.
-	ended := l.ended
-	if l.ending == unknown {
-		ended = time.Unix(0, never)
+	return next, l.endedAt() >= barred && next.lsn() >= r.lsn()
+}
+
+// isReset reports whether a record is the one before after a reset by the owner.
+func (r record) isReset(before record) bool {
+	return r.owner == owner{} && r.reset != "" && r.reset != before.reset
+}
+
+// steeredRecord is the record after an operator's update, and whether an operator may have made it of r: the lease has
+// no owner, or one who has been silent for too long. The witness knows which positions operators have asked for.
+func (l *look) steeredRecord(r, next record) (record, bool) {
+	if next.owner != (owner{}) {
+		return next, false
 	}
-	return next, ended.UnixNano() >= barred && next.lsn() >= r.lsn()
+	barred := r.barred
+	if r.owner.name != "" {
+		barred = max(barred, r.sent+r.valid)
+	}
+	return next, l.endedAt() >= barred
+}
+
+// endedAt is when a request has ended at the latest. A write without an answer may arrive at any time, so after any
+// bar.
+func (l *look) endedAt() int64 {
+	if l.ending == unknown {
+		return never
+	}
+	return l.ended.UnixNano()
 }

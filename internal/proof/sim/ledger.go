@@ -42,7 +42,9 @@ type ledger struct {
 	holds  map[feed.PartitionKey]int64 // the least LSN of its letters so far
 	freed  map[feed.PartitionKey]bool  // an operator has asked for it to go on
 
-	trace []event
+	steering  steering
+	hasLetter func(version) bool
+	trace     []event
 
 	written, delivered, again int
 }
@@ -94,6 +96,7 @@ func newLedger(mode feed.Mode, hash epk.Kind) *ledger {
 		begun: map[version]int{}, noted: map[version]int{}, tried: map[transaction]int{}, failed: map[version]bool{},
 		holds: map[feed.PartitionKey]int64{}, freed: map[feed.PartitionKey]bool{},
 		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
+		steering: newSteering(),
 	}
 }
 
@@ -151,6 +154,7 @@ func (g *ledger) noteWrite(key feed.PartitionKey, id string, lsn int64, deleted 
 		g.items[key] = map[string][]version{}
 	}
 	v := version{key, id, lsn}
+	g.steering.times[v] = time.Now()
 	if g.mode == feed.LatestVersion {
 		for _, old := range g.items[key][id] {
 			delete(g.open, old)
@@ -190,6 +194,7 @@ func (g *ledger) handOver(ctx context.Context, by *instance, b *feed.Batch) *cal
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN,
 		b.Attempt)
+	g.checkPaused(made)
 	g.checkHanded(made, by, b)
 	g.checkHandover(made)
 	return made
@@ -223,7 +228,9 @@ func (g *ledger) checkHandover(made *call) {
 	inBatch := map[version]bool{}
 	for _, c := range made.changes {
 		for v := range g.open {
-			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] &&
+			// A letter that is handled again does not wait for what a reset has asked for again.
+			isReplayed := made.redriven && !g.steering.reopened[v].IsZero()
+			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] && !isReplayed &&
 				!(by.isForeign() && g.isAside(made.token, v)) {
 				g.breach("order: %s got LSN %d of %s before LSN %d (%s) was done", by, c.LSN, c.PartitionKey, v.lsn,
 					v.id)
@@ -285,7 +292,7 @@ func (g *ledger) endCall(c *call, ok bool, done []feed.Change) {
 		if g.handled[v] {
 			g.again++
 		}
-		if !c.tenure.manual {
+		if !c.tenure.manual && !g.isReopenedSince(v, c.begun) {
 			g.markDone(v)
 		}
 	}

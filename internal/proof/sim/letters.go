@@ -249,6 +249,18 @@ func (b *box) has(l feed.DeadLetter) bool {
 	return there
 }
 
+// hasVersion reports whether the letter of a change is in the box.
+func (b *box) hasVersion(v version) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.letters {
+		if versionOf(l.Change) == v {
+			return true
+		}
+	}
+	return false
+}
+
 // redriveAll has every letter handled again in calm weather, when no handler fails.
 func (b *box) redriveAll(w *world) {
 	for range 5 {

@@ -74,6 +74,7 @@ type tenure struct {
 	over   bool
 	of     feed.Range
 	root   string           // where it began
+	aside  note             // what its lease said then of keys that are set aside
 	first  int              // how often the handler has received the first change after that
 	shown  map[version]bool // it has read them
 	calls  map[version]int  // that have failed, and were not cut short
@@ -132,6 +133,7 @@ func (g *ledger) noteAcquired(by *instance, lease feed.Lease) {
 	t.began = g.model.owned[place{by, lease.Token}]
 	t.of = lease.Range
 	t.root, t.last, t.first = lease.Position.Token, lease.Position.Token, lease.Attempts
+	t.aside = g.noteOf(g.model.leases[lease.Token].Record)
 	g.model.tenures[place{by, lease.Token}] = t
 }
 

@@ -37,6 +37,9 @@ func (w *world) removeDocument() {
 		w.ledger.fail("delete: %v", err)
 	}
 	w.refreshModel()
+	if w.steerer != nil {
+		w.ledger.noteRequestRemoved(item.ID)
+	}
 }
 
 // refreshModel brings the model up to date with changes of the leases that none of our processes

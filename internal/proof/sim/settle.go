@@ -42,6 +42,10 @@ func (w *world) settle() {
 		}
 		_ = pause.For(w.ctx, left)
 	}
+	if w.steerer != nil {
+		w.steerer.resumeAll()
+		w.steerer.steerCalmly()
+	}
 	round, mending := w.longestWaits()
 	_ = pause.For(w.ctx, mending+2*round)
 	if !w.ledger.muddled.Load() {
@@ -57,6 +61,9 @@ func (w *world) settle() {
 	}
 	if !w.ledger.muddled.Load() {
 		w.finalChecks()
+	}
+	if w.steerer != nil {
+		w.checkSteered()
 	}
 }
 

@@ -141,6 +141,7 @@ func (b *box) dropLetter(w *world, dice *rand.Rand) {
 	}
 	l := found[dice.IntN(len(found))]
 	w.ledger.note("an operator drops %s %s", l.Change.PartitionKey, l.ID)
+	w.ledger.noteDropped(versionOf(l.Change))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.letters, nameOf(l.Change.PartitionKey, l.ID))

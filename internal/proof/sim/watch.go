@@ -2,7 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // Starvation: a lease or an instance without its turn although nothing is wrong. Other
@@ -19,6 +23,24 @@ func (w *world) watch() {
 	}
 	w.watchLeases()
 	w.watchInstances()
+	w.watchMarks()
+}
+
+// watchMarks looks for leases that nobody takes because of a pause that is over.
+func (w *world) watchMarks() {
+	long := time.Now().Add(-patience)
+	isSound := slices.ContainsFunc(w.living(), func(i *instance) bool { return w.isSound(i, long) })
+	w.mu.Lock()
+	paused, changed := w.paused, w.resumed
+	w.mu.Unlock()
+	g := w.ledger
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range g.model.leases {
+		if isSound && changed.Before(long) && l.Updated.Before(long) && records.HasOldMark(paused)(l.Record) {
+			g.breach("starving: %s has the mark of a pause that is over, since %v", l.Token, l.Updated.Format(time.TimeOnly))
+		}
+	}
 }
 
 // watchLeases looks for leases whose owner is sound and does not hand over the changes that
@@ -70,7 +92,10 @@ func (w *world) watchInstances() {
 
 // listStarving describes the instances that starve.
 func (w *world) listStarving() (found []string) {
-	leases := w.ledger.countLeases()
+	w.mu.Lock()
+	paused := w.paused
+	w.mu.Unlock()
+	leases := w.ledger.countLeases(paused)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, hosts := time.Now(), 0
@@ -83,7 +108,7 @@ func (w *world) listStarving() (found []string) {
 		if i.held > 0 || leases < hosts || i.sound.After(now) || !w.isReady() {
 			i.hungry = now
 		}
-		if from := later(i.hungry, i.sound); now.Sub(from) > patience {
+		if from := later(later(i.hungry, i.sound), w.resumed); now.Sub(from) > patience {
 			found = append(found, fmt.Sprintf("starving: %s has no lease since %v, %d leases for %d instances",
 				i, from.Format(time.TimeOnly), leases, hosts))
 			i.hungry = now
@@ -92,11 +117,16 @@ func (w *world) listStarving() (found []string) {
 	return found
 }
 
-// countLeases is the number of leases.
-func (g *ledger) countLeases() int {
+// countLeases is the number of leases outside of some ranges.
+func (g *ledger) countLeases(without []feed.Range) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.model.leases)
+	for _, l := range g.model.leases {
+		if !slices.ContainsFunc(without, l.Range.Overlaps) {
+			n++
+		}
+	}
+	return n
 }
 
 // later is the later of two times.

@@ -18,6 +18,7 @@ type weather struct {
 	steps    bool // clocks step, those of the hosts and the store's
 	rooms    int  // partitions that the lease container begins with; it splits and merges if there are several
 	foreign  bool // .NET hosts are in the unit
+	steered  bool // an operator pauses, resumes and resets leases
 	removal  removal
 	ambushes []ambush
 
@@ -76,6 +77,8 @@ func newWeather(seed uint64, hasLetters bool) weather {
 		}
 		y.hold = y.hold && !y.foreign // .NET hosts know nothing of keys that are held
 	}
+	// From another generator, so that the seeds of other worlds keep their meaning. .NET hosts take paused leases.
+	y.steered = rand.New(rand.NewPCG(seed, 4)).IntN(3) == 0 && !y.foreign
 	return y
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // The stores as a process sees them, over its link: requests are delayed and lost, and
@@ -85,7 +86,22 @@ func shift(record feed.Record, by time.Duration) feed.Record {
 		record.Properties[notes.OriginProperty] = notes.PlainTime(shiftStart(feed.Position{Start: start},
 			by).Start.String())
 	}
-	return dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent })
+	return shiftTarget(dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent }), by)
+}
+
+// shiftTarget moves the start time in a request for a reset.
+func shiftTarget(record feed.Record, by time.Duration) feed.Record {
+	c, err := notes.ReadControl(record.Properties)
+	if err != nil || c.To.Start == "" {
+		return record
+	}
+	at, err := records.PositionOf(c.To)
+	if err != nil {
+		return record
+	}
+	c.To = records.TargetOf(shiftStart(at, by))
+	record.Properties = c.Properties(record.Properties)
+	return record
 }
 
 // shiftStart moves the start time of a position.

@@ -33,6 +33,8 @@ func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, e
 		w.ledger.checkCreated(w.by, got)
 	case record.Kind == feed.KindInfo:
 		w.ledger.noteBegun()
+	case record.Kind == feed.KindRequest:
+		w.ledger.noteControl(w.by, got)
 	}
 	return got, err
 }
@@ -43,8 +45,15 @@ func (w witness) Update(ctx context.Context, record feed.Record) (feed.Record, e
 	got, err := w.LeaseStore.Update(context.WithoutCancel(ctx), record)
 	w.ledger.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token,
 		record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
-	if err == nil && record.Kind == feed.KindLease {
+	switch {
+	case err != nil:
+	case record.Kind == feed.KindLease:
+		if w.by.steers {
+			w.ledger.checkSeen(w.by, record)
+		}
 		w.ledger.checkUpdated(w.by, got)
+	case record.Kind == feed.KindRequest:
+		w.ledger.noteControl(w.by, got)
 	}
 	return got, err
 }
@@ -79,6 +88,11 @@ func (g *ledger) checkCreated(by *instance, record feed.Record) {
 	if record.Free() {
 		// its maker may be at work on an earlier lease, which was deleted
 		g.model.leases[record.Token] = kept{record, nil}
+		if by.steers {
+			g.checkWanted(by, record.Range, record.Position)
+			g.applyReset(record)
+			return
+		}
 	} else {
 		g.model.leases[record.Token], g.model.owned[place{by, record.Token}] = kept{record, by}, time.Now()
 	}
@@ -126,6 +140,11 @@ func (g *ledger) checkUpdated(by *instance, record feed.Record) {
 	}
 	if was.Owner != record.Owner || was.Epoch != record.Epoch {
 		g.model.owned[place{by, record.Token}] = time.Now()
+	}
+	g.checkTerm(by, was.Record, record)
+	g.notePosition(record)
+	if g.noteReset(by, was.Record, record) {
+		return
 	}
 	g.noteCounted(record)
 	g.checkMoved(by, was.Record, record)
@@ -201,7 +220,7 @@ func (g *ledger) passesNothing(t *tenure, record feed.Record) {
 		passed := v.lsn <= at || v.lsn <= note.done.Through && !slices.Contains(note.done.Open, v.lsn) ||
 			note.hasDone(v)
 		if passed && record.Range.Holds(e.epk) && !note.keepsAside(v) {
-			if t == nil || !t.asked[v] {
+			if (t == nil || !t.asked[v]) && !g.isParkedAgain(v) {
 				g.breach("position of %s is %v, and done after it %+v, which passes %s %s LSN %d", record.Token,
 					record.Position, note, v.key, v.id, v.lsn)
 			}
@@ -322,5 +341,6 @@ func (g *ledger) noteCounted(record feed.Record) {
 // said are the notes of a record, for the story.
 func said(record feed.Record) string {
 	p := record.Properties
-	return "done " + p[notes.DoneProperty] + " held " + p[notes.HeldProperty] + " aside " + p[notes.AsideProperty]
+	return "done " + p[notes.DoneProperty] + " held " + p[notes.HeldProperty] + " aside " + p[notes.AsideProperty] +
+		" paused " + p[notes.PausedProperty] + " reset " + p[notes.ResetProperty]
 }

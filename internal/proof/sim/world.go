@@ -1,13 +1,11 @@
-// Package sim runs whole fleets in virtual time: several instances of the real
-// processor over the real embedded store, with a network between them that loses,
-// delays and repeats, with processes that stop, die, freeze and come back under the same
-// name, with partitions that split and merge, and with handlers that fail. Beside this
-// each seed draws some of the further faults of a world (see weather): handlers that
-// checkpoint by hand and late, writes that arrive minutes after their callers gave up,
-// replies later than a lease is trusted, intervals that differ among instances, no right to
-// delete, records that an operator deletes, clocks that step, a lease container of several
-// partitions that split and merge, hosts of the .NET processor, and ambushes: something that
-// happens to a process or to its partition at one point of one call.
+// Package sim runs whole fleets in virtual time: several instances of the real processor over the real embedded store,
+// with a network between them that loses, delays and repeats, with processes that stop, die, freeze and come back under
+// the same name, with partitions that split and merge, and with handlers that fail. Beside this each seed draws some of
+// the further faults of a world (see weather): handlers that checkpoint by hand and late, writes that arrive minutes
+// after their callers gave up, replies later than a lease is trusted, intervals that differ among instances, no right
+// to delete, records that an operator deletes, clocks that step, a lease container of several partitions that split and
+// merge, hosts of the .NET processor, operators who pause, resume, reset and restore leases and die in the middle of
+// that, and ambushes: something that happens to a process or to its partition at one point of one call.
 //
 // What the world does follows from one seed; what the processors make of it also depends on
 // their own random epochs and on the scheduler, so a seed that fails tells its story
@@ -19,6 +17,8 @@
 //   - after every write a lease is where the model has it: all before its position is done,
 //     its writer has reached the position, which is no further back than before, a
 //     child's is its parent's, and the attempts are those of the batch that is next
+//   - after a pause has returned and until its resume, no handler has a batch of its range; a reset is carried out
+//     once, replays everything after its position and nothing before; steered.go has the details
 //   - each batch has the right attempt number, and the checkpoint before it is stored
 //   - no lease with changes, and no instance, is left without its turn while its process is sound
 //   - Run returns within four times Options.Drain, and leaves no goroutine behind
@@ -72,14 +72,17 @@ type world struct {
 	box     *box
 	net     *netHost // of the chaos goroutine
 	trouble trouble
+	steerer *steerer
 
 	processes, tasks sync.WaitGroup
 	quiet            chan struct{} // closed when the faults have ended
 
 	mu         sync.Mutex
 	alive, all []*instance
-	bad        time.Time // until when something is wrong with all of them
-	lastFault  time.Time // until when faults go on that have begun
+	bad        time.Time    // until when something is wrong with all of them
+	lastFault  time.Time    // until when faults go on that have begun
+	paused     []feed.Range // leases in them may lie still
+	resumed    time.Time    // when paused was last changed
 
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -114,6 +117,10 @@ func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []s
 	if w.weather.attempts > 0 {
 		dice := w.fork()
 		w.tasks.Go(func() { w.operate(dice) })
+	}
+	if w.weather.steered {
+		w.steerer = &steerer{world: w, dice: rand.New(rand.NewPCG(seed, 5))}
+		w.tasks.Go(w.steerer.run)
 	}
 	// Writing ends before the world settles, because the lag can only reach zero then.
 	w.chaos()
@@ -167,6 +174,7 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 		spec.HashVersion, w.cities, hash = 1, strings.Repeat(" upon Thames", 8), epk.HashV1
 	}
 	w.ledger = newLedger(w.mode, hash)
+	w.ledger.hasLetter = w.box.hasVersion
 	w.ledger.strict, w.ledger.foreign = w.weather.isStrict(), w.weather.foreign
 	w.ledger.note("seed %d: %+v, push %v, start %v", seed, w.weather, w.push, w.start0)
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {

@@ -1,0 +1,47 @@
+package records
+
+import (
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// A follower wakes its instance for news. That a pause of a lease begins or ends is news; a renewal is none.
+func TestThatAPauseBeginsOrEndsIsNews(t *testing.T) {
+	v := NewView(nil, nil)
+	lease := feed.Record{Kind: feed.KindLease, ID: "a", Range: feed.FullRange()}
+	v.Put(lease)
+	if v.Put(lease) {
+		t.Error("a renewal is news")
+	}
+	MarkPaused(&lease, time.Now())
+	if !v.Put(lease) || v.Put(lease) {
+		t.Error("the mark is no news, or is news twice")
+	}
+	SetProperty(&lease, notes.PausedProperty, "")
+	if !v.Put(lease) {
+		t.Error("the end of the mark is no news")
+	}
+}
+
+// A pause of a range pauses each lease that has a part of it, and explains the marks of these leases alone.
+func TestAPauseIsAboutTheLeasesOfItsRange(t *testing.T) {
+	quarters := feed.FullRange().Cut(4)
+	pauses := []feed.Range{{Min: quarters[1].Min, Max: quarters[2].Max}}
+	for i, r := range quarters {
+		lease := feed.Record{Kind: feed.KindLease, Range: r}
+		isIn := i == 1 || i == 2
+		if IsPaused(lease, pauses) != isIn {
+			t.Errorf("lease %d is paused: %v", i, !isIn)
+		}
+		MarkPaused(&lease, time.Now())
+		if HasOldMark(pauses)(lease) == isIn || !IsPaused(lease, nil) {
+			t.Errorf("lease %d has an old mark: %v; paused by its mark: %v", i, isIn, IsPaused(lease, nil))
+		}
+		if lease.State = feed.StateSplitting; IsPaused(lease, pauses) {
+			t.Errorf("lease %d is paused though it is being split", i)
+		}
+	}
+}
