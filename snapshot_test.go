@@ -131,7 +131,7 @@ func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
 			"read position": func(s *admin.Snapshot) {
 				s.Leases[1].Token, s.Leases[1].Start = "nonsense", ""
 			},
-			"neither a token nor a start": func(s *admin.Snapshot) {
+			"want a token, or a start before": func(s *admin.Snapshot) {
 				s.Leases[0] = admin.Place{Range: s.Leases[0].Range}
 			},
 			"range of lease 1": func(s *admin.Snapshot) { s.Leases[0].Range = "x" },
@@ -161,6 +161,94 @@ func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
 		if steps, err := dry.Restore(t.Context(), w.snapshot(w.leases)); err != nil || len(steps) != 2 ||
 			steps[0].Done {
 			t.Errorf("a dry restore: %+v, %v", steps, err)
+		}
+	})
+}
+
+// A restore that failed in the middle of a new unit goes on, and nothing is passed over.
+func TestARestoreThatFailedInTheMiddleGoesOn(t *testing.T) {
+	for fails := range 5 {
+		inWorld(t, 4, func(t *testing.T, w *world) {
+			p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+			w.fill(20)
+			time.Sleep(time.Minute)
+			p.stop(t)
+			s := w.snapshot(w.leases)
+			for i := range 40 {
+				w.put(fmt.Sprint("late-", i), "item", i)
+			}
+			ours := w.unit("ours")
+			store := &hookedStore{Leases: ours}
+			made := 0
+			store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+				if made++; made > fails {
+					return l, errors.New("no network")
+				}
+				return ours.Create(ctx, l)
+			}
+			if _, err := admin.Open(w.orders, store, admin.Options{}).Restore(t.Context(), s); err == nil {
+				t.Error("the first restore has not failed: the test shows nothing")
+			}
+			unit := admin.Open(w.orders, ours, admin.Options{})
+			operate(t, func(ctx context.Context) ([]admin.Step, error) { return unit.Restore(ctx, s) })
+			y := &tally{}
+			p = w.runOn(ours, "b", y, changefeed.Options{Start: feed.FromBeginning()})
+			time.Sleep(time.Minute)
+			if items, again := y.items(); items != 40 || again != 0 {
+				t.Errorf("after %d writes: %d items, %d again, want the 40 after the snapshot", fails, items, again)
+			}
+			p.stop(t)
+		})
+	}
+}
+
+// Leases that no snapshot has made are not taken for a part of a new unit.
+func TestANewUnitIsNotMadeOverOtherLeases(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		w.fill(5)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		s := w.snapshot(w.leases)
+		ours := w.unit("ours")
+		for name, lease := range map[string]feed.Record{
+			"is there at": {Position: feed.At(`"999"`), Range: w.partitions()[0].Range},
+			"is there, and not in the snapshot": {
+				Position: feed.At(`"0"`), Range: w.partitions()[0].Range.Cut(2)[0],
+			},
+		} {
+			lease.Kind, lease.Version, lease.Token = feed.KindLease, 1, lease.Range.String()
+			made, err := ours.Create(t.Context(), lease)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = admin.Open(w.orders, ours, admin.Options{}).Restore(t.Context(), s)
+			if !errors.Is(err, feed.ErrConflict) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := ours.Delete(t.Context(), made); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// What does not fit is refused for a new unit, too.
+		for name, edit := range map[string]func(s *admin.Snapshot){
+			"of container": func(s *admin.Snapshot) { s.Container = "AAAA_BBBB" },
+			`mode is "x"`:  func(s *admin.Snapshot) { s.Mode = "x" },
+			"ends before":  func(s *admin.Snapshot) { s.Leases[0].Token = `"99999999"` },
+			"2999": func(s *admin.Snapshot) {
+				s.Leases[0].Token, s.Leases[0].Start = "", "2999-01-01T00:00:00Z"
+			},
+			"start \"now\"": func(s *admin.Snapshot) { s.Leases[0].Start = "now" },
+		} {
+			s := w.snapshot(w.leases)
+			edit(s)
+			if _, err := admin.Open(w.orders, ours, admin.Options{}).Restore(t.Context(), s); err == nil ||
+				!strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if records, _, err := ours.List(t.Context()); err != nil || len(records) != 0 {
+			t.Errorf("%d records are left (%v)", len(records), err)
 		}
 	})
 }

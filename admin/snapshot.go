@@ -125,10 +125,24 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	if s.Version != snapshotVersion {
 		return nil, fmt.Errorf("%w: changefeed_snapshot is %d: want %d", feed.ErrBadRequest, s.Version, snapshotVersion)
 	}
+	if _, err := s.mode(); err != nil {
+		return nil, err
+	}
 	if _, err := s.places(); err != nil {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// mode returns the mode of the positions.
+func (s *Snapshot) mode() (feed.Mode, error) {
+	for _, m := range []feed.Mode{feed.LatestVersion, feed.AllVersionsAndDeletes} {
+		if m.String() == s.Mode {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: mode is %q: want %q or %q", feed.ErrBadRequest, s.Mode, feed.LatestVersion,
+		feed.AllVersionsAndDeletes)
 }
 
 // placed is a place of a snapshot, parsed.
@@ -151,8 +165,10 @@ func (s *Snapshot) places() (all []placed, err error) {
 				return nil, fmt.Errorf("%w: start of lease %s: %w", feed.ErrBadRequest, p.Range, err)
 			}
 		}
-		if one.at == (feed.Position{}) {
-			return nil, fmt.Errorf("%w: lease %s has neither a token nor a start", feed.ErrBadRequest, p.Range)
+		late := p.Start != "" && (one.at.Start.IsNow() || one.at.Start.Time().After(s.Taken))
+		if late || (p.Token == "") == (p.Start == "") {
+			return nil, fmt.Errorf("%w: lease %s has token %q and start %q: want a token, or a start before the snapshot "+
+				"was taken", feed.ErrBadRequest, p.Range, p.Token, p.Start)
 		}
 		if one.of.Min != covered {
 			return nil, fmt.Errorf("%w: lease %s begins at %q, and the one before ends at %q: want leases without a "+
@@ -173,7 +189,8 @@ func (s *Snapshot) places() (all []placed, err error) {
 // them.
 //
 // A unit without leases is made, with the leases of the snapshot: so a unit of .NET or Java continues as one of this
-// processor. Stop the other processors before, and start no instance meanwhile.
+// processor. Stop the other processors before, and start no instance meanwhile. If that fails in the middle, call
+// Restore again with the same snapshot.
 //
 // A snapshot of another container or mode is a [feed.ErrBadRequest], and so is one whose places cannot be compared.
 // Then nothing is changed.
@@ -182,13 +199,20 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := s.mode(); err != nil {
+		return nil, err
+	}
 	v, err := u.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	leases, _ := v.Leases()
-	if len(leases) == 0 {
-		return u.create(ctx, s, places)
+	leases, bad := v.Leases()
+	if holes := records.Holes(feed.FullRange(), slices.Concat(leases, bad)); len(holes) > 0 {
+		if _, marked := v.Marker(); !marked || len(leases) == 0 {
+			return u.create(ctx, v, s, places)
+		}
+		return nil, fmt.Errorf("%w: no lease of the unit holds %v: start an instance, which makes leases there, and try "+
+			"again", feed.ErrHole, holes)
 	}
 	for _, lease := range leases {
 		if of := containerOf(lease); s.Container != "" && of != "" && of != s.Container {
@@ -232,59 +256,4 @@ func (u *Unit) earliest(of feed.Range, places []placed) (first feed.Position, er
 		}
 	}
 	return first, nil
-}
-
-// create makes the leases of a unit, and its marker last, so that no instance takes the unit for whole before it is.
-func (u *Unit) create(ctx context.Context, s *Snapshot, places []placed) ([]Step, error) {
-	mode := feed.LatestVersion
-	if s.Mode == feed.AllVersionsAndDeletes.String() {
-		mode = feed.AllVersionsAndDeletes
-	}
-	var steps []Step
-	var made []feed.Record
-	for _, p := range places {
-		lease := feed.Record{
-			Kind: feed.KindLease, Version: 1, Token: p.of.String(), Range: p.of, Position: p.at, Mode: mode,
-			Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
-		}
-		if err := u.readable(ctx, lease); err != nil {
-			return nil, err
-		}
-		made = append(made, lease)
-		steps = append(steps, Step{Action: ActionReset, Lease: lease.Lease(), To: p.at})
-	}
-	if u.options.DryRun {
-		return steps, nil
-	}
-	for i := range made {
-		stamp(&made[i])
-		if _, err := u.leases.Create(ctx, made[i]); err != nil {
-			return steps, fmt.Errorf("create lease %s: %w", made[i].Token, err)
-		}
-		steps[i].Done = true
-	}
-	info := feed.Record{Kind: feed.KindInfo, Properties: map[string]string{
-		notes.OriginProperty: notes.PlainTime(feed.FromBeginning().String()),
-	}}
-	if mode == feed.AllVersionsAndDeletes {
-		info.Properties = nil // such a feed has no beginning
-	}
-	stamp(&info)
-	// A marker that is there is of the leases that this unit had before.
-	if _, err := u.leases.Create(ctx, info); err != nil && !errors.Is(err, feed.ErrConflict) {
-		return steps, fmt.Errorf("create the marker of the unit: %w", err)
-	}
-	return steps, nil
-}
-
-// readable reads from the position of a lease, or of a part of it if its range has been split since.
-func (u *Unit) readable(ctx context.Context, lease feed.Record) error {
-	_, err := u.source.Read(ctx, lease.Range, lease.Position, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
-	if errors.Is(err, feed.ErrGone) {
-		err = u.readPart(ctx, lease, lease.Position)
-	}
-	if err != nil {
-		return fmt.Errorf("lease %s: read position %s: %w", lease.Token, lease.Position, err)
-	}
-	return nil
 }
