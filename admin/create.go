@@ -36,7 +36,8 @@ func (u *Unit) create(ctx context.Context, v *records.View, s *Snapshot, places 
 
 // plan returns the leases that are missing. The leases that are there must be those that an earlier call has made.
 func (u *Unit) plan(ctx context.Context, v *records.View, s *Snapshot, places []placed) (missing []feed.Record,
-	err error) {
+	err error,
+) {
 	if named, ok := u.leases.(interface{ Prefix() string }); ok && s.Container != "" {
 		if of := containerOf(feed.Record{ID: named.Prefix() + ".."}); of != s.Container {
 			return nil, fmt.Errorf("%w: the snapshot is of container %s, and the unit reads %s: its positions mean "+

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -82,6 +84,10 @@ func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted before the copy was whole; nothing is left in %s, and the same command begins "+
 			"anew", to)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return usage.Error{Err: fmt.Errorf("TO is %s: there is such a file or directory already: want the name of a "+
+			"new directory", to)}
 	}
 	if err != nil {
 		return err

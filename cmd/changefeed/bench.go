@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 			if err != nil {
 				return err
 			}
-			if err := o.checkFlags(); err != nil {
+			if err := o.checkFlags(args); err != nil {
 				return err
 			}
 			binary, err := os.Executable()
@@ -72,9 +73,12 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 }
 
 // checkFlags refuses another build that cannot be started, before a store is filled.
-func (o *benchOptions) checkFlags() error {
-	if o.load < 0 {
+func (o *benchOptions) checkFlags(names []string) error {
+	switch {
+	case o.load < 0:
 		return usage.Flag("load", o.load.String(), "a positive duration")
+	case o.load > 0 && len(names) > 0 && !slices.Contains(names, "serve_memory"):
+		return usage.Flag("load", o.load.String(), "serve_memory among the benchmarks, because no other has a load")
 	}
 	if o.against == "" {
 		return nil

@@ -98,7 +98,7 @@ func (o *checkOptions) checkStore(cmd *cobra.Command, store string) (checked, er
 			terminal.Count(found.Records, "record"), terminal.Count(len(found.Violations), "violation"))
 	}
 	if err != nil {
-		found.Error = err.Error()
+		found.Error = place.Plain(err)
 	}
 	found.OK = found.verdict() == nil
 	return found, err

@@ -228,11 +228,18 @@ func (c completer) letters() (at letters.Place, err error) {
 // unitsOf returns the names of the deployment units that the command line can mean.
 func unitsOf(cmd *cobra.Command) []string {
 	c := completer{cmd: cmd, args: cmd.Flags().Args()}
-	at, err := c.leases()
-	if err != nil {
-		return nil // the command line does not say where
+	var names []string
+	// If the command line does not say where the letters or leases are, there are no names.
+	if at, err := c.leases(); err == nil {
+		names = lookup.Units(c.cmd.Context(), c.settings(), at)
 	}
-	return lookup.Units(c.cmd.Context(), c.settings(), at)
+	if cmd.Parent().Name() == "dlq" {
+		if at, err := c.letters(); err == nil {
+			names = append(names, lookup.UnitsWithLetters(c.cmd.Context(), c.settings(), at)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // leases returns the address of the lease container that the command line means.

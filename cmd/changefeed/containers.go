@@ -140,7 +140,7 @@ func (o *createOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkPaths(); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	changed := cmd.Flags().Changed

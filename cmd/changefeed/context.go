@@ -113,6 +113,12 @@ emulator's well-known key.`,
 
 // add adds the context.
 func (o *addOptions) add(cmd *cobra.Command) error {
+	// Without its key, as of a variable that is not set, the context would be another one than its user wants.
+	for _, name := range []string{"key-env", "key-file", "key-command", "account-key"} {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usage.Flag(name, "empty", "a value, or leave --"+name+" out")
+		}
+	}
 	added, err := o.Complete()
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,6 +12,12 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
+)
+
+// The bounds of a container in a store, and on changefeed serve.
+const (
+	maxPaths  = 3 // of the partition key
+	maxRanges = 1000
 )
 
 // containerFlags are the flags that describe a new container, of import and create.
@@ -32,12 +40,20 @@ func (c *containerFlags) register(cmd *cobra.Command) {
 		"how long a new container keeps all versions and deletes")
 }
 
-// checkPaths refuses partition key paths that are none.
-func (c *containerFlags) checkPaths() error {
+// check refuses what no container can have.
+func (c *containerFlags) check() error {
 	for _, path := range c.pk {
 		if !strings.HasPrefix(path, "/") {
 			return usage.Flag("pk", path, "a path such as /"+cmp.Or(path, "city"))
 		}
+	}
+	switch {
+	case len(c.pk) > maxPaths:
+		return usage.Flag("pk", strings.Join(c.pk, ","), fmt.Sprintf("1 to %d paths", maxPaths))
+	case c.ranges < 1 || c.ranges > maxRanges:
+		return usage.Flag("ranges", strconv.Itoa(c.ranges), fmt.Sprintf("1 to %d", maxRanges))
+	case c.retention < 0:
+		return usage.Flag("retention", c.retention.String(), "0 or more, such as 24h")
 	}
 	return nil
 }

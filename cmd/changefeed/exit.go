@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/broker"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
@@ -92,7 +93,8 @@ func exitCode(ctx context.Context, err error, began bool) int {
 		return exitUsage
 	case is(feed.ErrNotFound, docstore.ErrNotStore, fs.ErrNotExist, exec.ErrNotFound):
 		return exitMissing
-	case is(feed.ErrForbidden, docstore.ErrInUse, http.ErrSchemeMismatch), place.IsUnreachable(err):
+	case is(feed.ErrForbidden, docstore.ErrInUse, http.ErrSchemeMismatch, broker.ErrUnreachable),
+		place.IsUnreachable(err):
 		return exitRefused
 	}
 	return exitFailed

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -98,7 +99,7 @@ func (o *exportOptions) exportDocuments(ctx context.Context, c *place.Container)
 		return unload.Documents(ctx, c.Source, o.report.Out, chosen)
 	})
 	if err != nil || o.report.Quiet {
-		return interruptedExport(ctx, chosen, err)
+		return interruptedExport(ctx, chosen, o.blame(err))
 	}
 	done := exported{chosen.Count.Load(), time.Since(begun).Seconds()}
 	return o.report.Aside(done, func(w io.Writer) error {
@@ -141,6 +142,9 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 		return err
 	})
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of a store to salvage", dir)}
+		}
 		return interruptedExport(cmd.Context(), chosen, err)
 	}
 	return cmp.Or(o.report.Aside(left.Line(), left.WriteLosses), left.Err())

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/changeline"
 )
 
@@ -129,7 +130,7 @@ func globalFlags(root *cobra.Command) {
 	flags.BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
 	flags.CountP(verboseFlag, "v", "say which account and key are used; log leases, -vv also batches")
 	flags.String(contextFlag, "",
-		"use the account or store of the context `name` (default $"+contexts.ContextVariable+")")
+		"`name` of the context whose account or store is used (default $"+contexts.ContextVariable+")")
 	_ = root.RegisterFlagCompletionFunc(contextFlag, completeContexts) // fails only for an unknown flag
 }
 
@@ -173,6 +174,14 @@ type selection struct {
 func (s *selection) register(cmd *cobra.Command) {
 	cmd.Flags().Var(&s.key, "key", `only one partition key: text, or JSON such as [5] or ["a","b"]`)
 	cmd.Flags().Var(&s.rng, "range", "only effective partition keys min-max in hex, such as 05C1-0BF3")
+}
+
+// blame names --key in the error of a key that does not fit the container.
+func (s *selection) blame(err error) error {
+	if s.key.Value == "" || !errors.Is(err, feed.ErrBadRequest) {
+		return err
+	}
+	return usage.Error{Err: fmt.Errorf("--key is %s: %w", s.key.String(), err)}
 }
 
 // metaFlag adds the flag for the form in which a change is written on a line.

@@ -140,6 +140,7 @@ func TestRejectsHaveAFile(t *testing.T) {
 		{"in.ndjson", "bad", "bad"},
 	} {
 		o := importOptions{input: tt[0]}
+		o.ranges = 1
 		o.load.Rejects, o.load.Writers = tt[1], 1
 		if err := o.checkFlags(); err != nil || o.load.Rejects != tt[2] {
 			t.Errorf("of %s with %q: %q, %v, want %s", tt[0], tt[1], o.load.Rejects, err, tt[2])

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,7 +35,6 @@ type importOptions struct {
 const (
 	defaultWriters = 256
 	maxWriters     = 4096
-	maxRanges      = 1000 // of a store, and of changefeed serve
 )
 
 // importCommand is the command import. cmd/changefeed/internal/load loads the documents.
@@ -90,7 +87,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	// The input is opened first, so a missing file does not leave an empty container behind either.
-	in, err := o.openInput(cmd.Context())
+	in, err := openInput(cmd, "FILE", o.input)
 	if err != nil {
 		return err
 	}
@@ -120,14 +117,10 @@ func (o *importOptions) checkFlags() error {
 		o.load.Input, rejects = "standard input", "stdin.rejects"
 	}
 	o.load.Rejects = cmp.Or(o.load.Rejects, rejects)
-	if err := cmp.Or(o.checkPaths(), o.retries.Check()); err != nil {
+	if err := cmp.Or(o.check(), o.retries.Check()); err != nil {
 		return err
 	}
 	switch {
-	case o.ranges < 0 || o.ranges > maxRanges:
-		return usage.Flag("ranges", strconv.Itoa(o.ranges), fmt.Sprintf("1 to %d", maxRanges))
-	case o.retention < 0:
-		return usage.Flag("retention", o.retention.String(), "0 or more, such as 24h")
 	case o.load.Writers < 1 || o.load.Writers > maxWriters:
 		return usage.Flag("writers", strconv.Itoa(o.load.Writers), fmt.Sprintf("1 to %d", maxWriters))
 	case o.load.Rejects == "-": // would be a file with this name
@@ -147,23 +140,6 @@ func (o *importOptions) checkRejectsApart(in *os.File) error {
 		return usage.Flag("rejects", o.load.Rejects, "another file than the input")
 	}
 	return nil // a file that does not exist is not the input
-}
-
-// openInput opens the input. On Unix a directory can be opened, and fails only at the first read, so open refuses
-// directories.
-func (o *importOptions) openInput(ctx context.Context) (*os.File, error) {
-	if o.input == "-" {
-		return terminal.Input(ctx), nil
-	}
-	f, err := os.Open(o.input)
-	if err != nil {
-		return nil, fmt.Errorf("open input: %w", err)
-	}
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, errors.Join(usage.Error{Err: fmt.Errorf("input %s is a directory: want a file, or -", o.input)},
-			f.Close())
-	}
-	return f, nil
 }
 
 // writeResult writes the result.

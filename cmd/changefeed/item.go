@@ -217,14 +217,19 @@ func readDocuments(cmd *cobra.Command, file string) ([]json.RawMessage, error) {
 	return documents, nil
 }
 
-// openInput opens a file, or standard input if the path is -.
+// openInput opens a file, or standard input if the path is -. On Unix a directory can be opened, and fails only at the
+// first read, so openInput refuses directories.
 func openInput(cmd *cobra.Command, field, path string) (*os.File, error) {
 	if path == "-" {
 		return terminal.Input(cmd.Context()), nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", field, err)
+		return nil, usage.Path(field, path, err)
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		wrong := usage.Error{Err: fmt.Errorf("%s is %s: it is a directory: want a file, or -", field, path)}
+		return nil, errors.Join(wrong, f.Close())
 	}
 	return f, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // manCommand is the command man.
@@ -23,7 +24,7 @@ Files of the same names are replaced.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := args[0]
 			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return fmt.Errorf("write manual pages: %w", err)
+				return usage.Path("DIR", dir, err)
 			}
 			return writePages(dir, cmd.Root())
 		},

@@ -74,7 +74,11 @@ func wantedOf(cmd *cobra.Command, f *pflag.Flag) string {
 			return "one of " + strings.Join(units, ", ")
 		}
 	}
-	return placeholder + " (" + about + ")"
+	// The description goes on from the name of the value, as in DIR, the directory of a store; others are sentences.
+	if noun, _, _ := strings.Cut(about, " "); placeholder == "DIR" || strings.EqualFold(noun, placeholder) {
+		return placeholder + ", the " + about
+	}
+	return placeholder
 }
 
 // unknownFlagError returns the error of a flag that does not exist: the new name of the flag, or a similar name.

@@ -76,6 +76,10 @@ func (o *queryOptions) run(cmd *cobra.Command, args []string) error {
 		q.Parameters = append(q.Parameters, p)
 	}
 	if cmd.Flags().Changed("file") {
+		named := o.db != "" || cmd.Flags().Changed("container")
+		if len(args) > 1 || len(args) == 1 && named {
+			return usage.Error{Err: fmt.Errorf("--file is %s, and SQL is an argument: want one of the two", o.file)}
+		}
 		text, err := o.readQuery(cmd)
 		if err != nil {
 			return err

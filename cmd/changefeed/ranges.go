@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -27,6 +29,9 @@ func (o *partitionOptions) register(cmd *cobra.Command) {
 
 // writePartitions writes partitions, each on a line, unless there was an error.
 func (o *partitionOptions) writePartitions(parts []feed.Partition, failed error) error {
+	if errors.Is(failed, feed.ErrBadRequest) { // such as --at outside the range
+		return usage.Error{Err: failed}
+	}
 	if failed != nil {
 		return failed
 	}

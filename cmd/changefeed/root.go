@@ -138,11 +138,11 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // writeFailure writes the error of a command to standard error.
 func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
-	text, hint := strings.TrimSuffix(err.Error(), "."), place.Hint(err)
+	text, hint := strings.TrimSuffix(place.Plain(err), "."), place.Hint(err)
 	// A usage error may come late, if only the opened container shows that a flag is invalid.
 	usageHint := code == exitUsage
 	if usageHint {
-		text, hint = err.Error(), "See "+cmd.CommandPath()+" --help."
+		hint = "See " + cmd.CommandPath() + " --help."
 	}
 	switch {
 	case asJSON:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os/exec"
 	"syscall"
@@ -142,7 +143,13 @@ func (o *runOptions) makeHandler(cmd *cobra.Command, log *slog.Logger, command [
 	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), log))
 	// exec's error repeats the name of the program, which the message contains already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
-		return nil, fmt.Errorf("COMMAND is %s: %w", command[0], missing.Err)
+		if errors.Is(missing, exec.ErrNotFound) {
+			return nil, usage.Missing{Err: fmt.Errorf("COMMAND is %s: $PATH has no such program", command[0])}
+		}
+		if errors.Is(missing, fs.ErrPermission) {
+			return nil, usage.Error{Err: fmt.Errorf("COMMAND is %s: it is not executable: want a program", command[0])}
+		}
+		return nil, usage.Path("COMMAND", command[0], missing.Err)
 	}
 	return h, err
 }

@@ -164,3 +164,16 @@ func (v *validator) check(t *testing.T, output string) {
 		v.mu.Unlock()
 	}
 }
+
+// unseen are kinds of commands that take too long for a session or differ with each build, or that need damage.
+var unseen = []string{"build", "demo", "figure", "hole", "progress", "salvage"}
+
+// checkKinds checks that the sessions have lines of each kind.
+func (v *validator) checkKinds(t *testing.T) {
+	t.Helper()
+	for _, k := range allKinds() {
+		if !v.seen[k.Name] && !slices.Contains(unseen, k.Name) {
+			t.Errorf("no session has a line of kind %s", k.Name)
+		}
+	}
+}

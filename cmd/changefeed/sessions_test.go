@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,9 +13,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -42,6 +45,8 @@ func TestSessions(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	invocations := 0
+	lines := newValidator(t)
+	t.Cleanup(func() { lines.checkKinds(t) }) // after the sessions, which are parallel
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -51,7 +56,8 @@ func TestSessions(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
 			archive := txtar.Parse(text)
-			s := &session{t: t, dir: t.TempDir(), env: os.Environ()}
+			s := &session{t: t, dir: t.TempDir(), lines: lines}
+			s.env = append(os.Environ(), contexts.FileVariable+"="+filepath.Join(s.dir, "contexts", "config.json"))
 			for _, f := range archive.Files {
 				if err := os.WriteFile(filepath.Join(s.dir, f.Name), f.Data, 0o644); err != nil {
 					t.Fatal(err)
@@ -78,7 +84,7 @@ func TestSessions(t *testing.T) {
 }
 
 // leastInvocations is how many command lines the sessions have at least.
-const leastInvocations = 1
+const leastInvocations = 720
 
 // A session is a directory in which command lines run.
 type session struct {
@@ -87,6 +93,8 @@ type session struct {
 	env  []string
 	url  string       // of the server, once it is served
 	held *docstore.DB // open in this process
+
+	lines *validator
 }
 
 // play runs the command lines of a session, and returns the session with what they say now.
@@ -119,12 +127,21 @@ func (s *session) play(script string) string {
 // run runs a command line and writes what it says.
 func (s *session) run(out *strings.Builder, line string) {
 	var stdout, stderr bytes.Buffer
-	c := exec.CommandContext(s.t.Context(), "sh", "-c", line)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "sh", "-c", line)
+	c.WaitDelay = time.Second // for what the shell has started
 	c.Dir, c.Env, c.Stdout, c.Stderr = s.dir, s.env, &stdout, &stderr
 	err := c.Run()
+	if ctx.Err() != nil {
+		s.t.Fatalf("%s: it does not end: %s%s", line, &stdout, &stderr)
+	}
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if err != nil && !failed {
 		s.t.Fatalf("%s: %v", line, err)
+	}
+	if !strings.Contains(line, "--fields") { // otherwise lines lack members
+		s.lines.check(s.t, stdout.String()+stderr.String())
 	}
 	for _, said := range []struct{ sign, text string }{{"|", stdout.String()}, {"!", stderr.String()}} {
 		for text := range strings.Lines(s.steady(said.text)) {
@@ -202,11 +219,26 @@ var variable = []struct {
 	name    string
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d{5}\b`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs|s) ago`), "DURATION ago"},
 	{regexp.MustCompile(`\bin \d+(\.\d+)? ?m?s\b`), "in DURATION"},
 	{regexp.MustCompile(`\(\d[\d,]* a second\)`), "(RATE a second)"},
 	{regexp.MustCompile(`("(?:seconds|documents_per_second|written_seconds_ago|lag_seconds)":)[\d.e+-]+`), "${1}NUMBER"},
 	{regexp.MustCompile(`_[A-Za-z0-9+=-]{8}_[A-Za-z0-9+=-]{12}`), "_RID_RID"},
+	{regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs)\b`), "DURATION"},
+	{regexp.MustCompile(`\b\d+(\.\d+)? KB in \d+ files`), "SIZE in N files"},
+	{regexp.MustCompile(`"bytes":\d+,"files":\d+`), `"bytes":N,"files":N`},
+	{regexp.MustCompile(`"head":\d+`), `"head":N`},
+	{regexp.MustCompile(`\b\d+ records`), "N records"},
+	{regexp.MustCompile(`("?records"?: ?)\d+`), "${1}N"},
+	{regexp.MustCompile(`RU, \d+(\.\d+)?s\b`), "RU, DURATION"},
+	{regexp.MustCompile(`without progress for \d+(\.\d+)?s`), "without progress for DURATION"},
+	{regexp.MustCompile(`(seconds|documents_per_second|written_seconds_ago|lag_seconds|_ts): [\d.e+-]+`), "$1: NUMBER"},
+	{regexp.MustCompile(`(_rid|_self|_etag): .*`), "$1: TEXT"},
+	{regexp.MustCompile(`\(activity [0-9a-f-]{36}\)`), "(activity ID)"},
+	{regexp.MustCompile(`"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"`), `"ETAG"`},
+	{regexp.MustCompile(`/[A-Z2-7]{12}"`), `/ID"`},
+	{regexp.MustCompile(`~2F[A-Z2-7]{12}"`), `~2FID"`},
 	{regexp.MustCompile(`"_rid":"[^"]*"`), `"_rid":"RID"`},
 	{regexp.MustCompile(`"_self":"[^"]*"`), `"_self":"SELF"`},
 	{regexp.MustCompile(`"_etag":"\\"[^"]*\\""`), `"_etag":"ETAG"`},

@@ -131,9 +131,9 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 			MaxItems: o.most,
 		}, Follow: !o.once}
 		if o.last > 0 {
-			return o.form.FollowLast(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), o.last, pull)
+			return o.blame(o.form.FollowLast(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), o.last, pull))
 		}
-		return o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull)
+		return o.blame(o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull))
 	})
 }
 
@@ -147,7 +147,7 @@ func (o *tailOptions) checkFlags(cmd *cobra.Command) error {
 		return usage.Error{Err: errors.New("--once and --follow are set: want one of the two")}
 	case o.most < 0:
 		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
-	case o.last < 0:
+	case o.last < 0, o.last == 0 && cmd.Flags().Changed("last"):
 		return usage.Flag("last", strconv.Itoa(o.last), "1 or more")
 	case o.last > 0 && o.mode.IsAll():
 		return usage.Flag("last", strconv.Itoa(o.last), "--mode latest: all versions have no beginning to read from")

@@ -303,7 +303,7 @@ func (a *inquiry) reason() string {
 		return why
 	case notes.ReadRequest(a.record.Properties).Tries > 0:
 		return "an instance has begun with it, and may still finish"
-	case a.trouble != nil:
+	case a.trouble != nil && !errors.Is(a.trouble, context.DeadlineExceeded): // a read at the end had no time
 		return fmt.Sprintf("the leases could not be read: %v", a.trouble)
 	}
 	return "no instance has answered: is one running" + a.who + "?"

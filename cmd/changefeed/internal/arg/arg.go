@@ -66,7 +66,7 @@ type Start struct {
 	given string // the text that Set read
 }
 
-// String returns the start in the form that Set reads; empty if none was given.
+// String returns the start as it was given; empty if none was given.
 func (s *Start) String() string {
 	if s.Value.IsZero() {
 		return ""
@@ -89,6 +89,7 @@ func (s *Start) Set(text string) (err error) {
 	if s.Value, err = feed.ParseStart(text); err != nil {
 		return errors.New("want beginning, now, a time such as 2026-01-31T15:04:05Z, or how long ago, such as 15m")
 	}
+	s.given = text
 	return nil
 }
 

@@ -95,8 +95,11 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 			})
 		}
 		if len(group) == 0 {
-			return nil, usage.Error{Err: fmt.Errorf("there is no benchmark %q: want some of %s", name,
-				strings.Join(names, ", "))}
+			text := fmt.Sprintf("there is no benchmark %q: want some of %s", name, strings.Join(names, ", "))
+			if near := usage.Nearest(name, names); len(near) > 0 {
+				text = fmt.Sprintf("there is no benchmark %q: do you mean %s?", name, strings.Join(near, " or "))
+			}
+			return nil, usage.Error{Err: errors.New(text)}
 		}
 		chosen = append(chosen, group...)
 	}

@@ -3,6 +3,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,9 @@ func Help() string {
 	}
 	return b.String()
 }
+
+// ErrUnreachable is wrapped by the error of a broker that does not answer.
+var ErrUnreachable = errors.New("nothing answers there")
 
 // Open opens the broker of an address. flag is the flag that gave the address.
 func Open(ctx context.Context, flag, address string, s Settings) (Publisher, error) {

@@ -2,7 +2,11 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/millrace/changefeed/outbox/natspub"
 )
@@ -13,5 +17,12 @@ func openEmbedded(ctx context.Context, address string, s Settings) (Publisher, e
 }
 
 func openNATS(ctx context.Context, address string, _ Settings) (Publisher, error) {
-	return natspub.Connect(ctx, address, natspub.Options{})
+	p, err := natspub.Connect(ctx, address, natspub.Options{})
+	if errors.Is(err, nats.ErrNoServers) {
+		return nil, fmt.Errorf("%w: want the address of a NATS server that runs", ErrUnreachable)
+	}
+	if err != nil { // p would be no nil Publisher
+		return nil, err
+	}
+	return p, nil
 }

@@ -173,12 +173,20 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	defer func() { err = cmp.Or(err, closeLetters()) }()
 	store, err := i.openLeases(ctx, opener, leases, monitored)
 	if err != nil {
-		return err
+		return wrongContainer(err)
 	}
 	if err := i.chooseStart(ctx, store); err != nil {
 		return err
 	}
 	return i.runProcessor(ctx, monitored.Source, store, h)
+}
+
+// wrongContainer makes an error of usage of that of a container that cannot have leases or letters.
+func wrongContainer(err error) error {
+	if errors.Is(err, feed.ErrBadRequest) {
+		return usage.Error{Err: err}
+	}
+	return err
 }
 
 // chooseStart lets a new unit begin with the oldest change unless the user chose a start, so that nothing that was

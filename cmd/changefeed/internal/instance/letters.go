@@ -23,7 +23,7 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener,
 		return closed, nil
 	case place.IsAddress(i.Letters):
 		i.Options.OnFailure.DeadLetters, err = i.letterBox(ctx, opener, monitored)
-		return closed, err
+		return closed, wrongContainer(err)
 	}
 	if named, ok, err := i.Account.ParseInContext("--dead-letters", i.Letters); ok && err == nil &&
 		!strings.ContainsAny(i.Letters, "./\\") {

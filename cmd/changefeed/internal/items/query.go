@@ -165,14 +165,21 @@ func (t *Target) page(ctx context.Context, request place.Request) (place.Reply, 
 // asUsage makes a mistake in a query a wrong use of the command.
 func asUsage(err error) error {
 	if place.Status(err) == http.StatusBadRequest {
-		return usage.Error{Err: fmt.Errorf("the query is refused: %w", err)}
+		return usage.Error{Err: fmt.Errorf("the query is refused: %s", cmp.Or(place.Said(err), err.Error()))}
 	}
 	return err
 }
 
+// perPartition begins the part of a plan that says what each partition would get.
+const perPartition = "for each partition"
+
 // crossing returns the error for a query that the account does not run over several partitions.
 func crossing(plan json.RawMessage, partitions int) error {
-	construct := cmp.Or(describePlan(plan), "ORDER BY, aggregate, TOP, OFFSET, DISTINCT or GROUP BY")
+	words := describePlan(plan)
+	if n := len(words) - 1; n > 0 && strings.HasPrefix(words[n], perPartition) {
+		words = words[:n] // of no use to the user, who cannot send it
+	}
+	construct := cmp.Or(strings.Join(words, "; "), "ORDER BY, aggregate, TOP, OFFSET, DISTINCT or GROUP BY")
 	return usage.Error{Err: fmt.Errorf("the account does not run this query over the %d partitions of the container, because "+
 		"of its %s: want --key with one partition key, a query without that, or a store in a directory or behind "+
 		"changefeed serve --lenient, which run it whole", partitions, construct)}
@@ -200,12 +207,12 @@ func (t *Target) Explain(ctx context.Context, q Query) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return cmp.Or(describePlan(reply.Body), "the partitions one after the other"), nil
+	return cmp.Or(strings.Join(describePlan(reply.Body), "; "), "the partitions one after the other"), nil
 }
 
 // describePlan returns the parts of a plan that a client would have to do itself, and the query that the partitions
-// would get; empty if there is no plan.
-func describePlan(plan json.RawMessage) string {
+// would get as the last of them; none if there is no plan.
+func describePlan(plan json.RawMessage) (words []string) {
 	var p struct {
 		Info struct {
 			Top, Offset, Limit          *int64
@@ -218,10 +225,9 @@ func describePlan(plan json.RawMessage) string {
 		} `json:"queryInfo"`
 	}
 	if json.Unmarshal(plan, &p) != nil {
-		return ""
+		return nil
 	}
 	i := p.Info
-	var words []string
 	add := func(word string, values ...string) {
 		if len(values) > 0 {
 			words = append(words, word+" "+strings.Join(values, ", "))
@@ -252,9 +258,9 @@ func describePlan(plan json.RawMessage) string {
 		}
 	}
 	if i.RewrittenQuery != "" {
-		add("for each partition", terminal.OneLine(i.RewrittenQuery))
+		add(perPartition, terminal.OneLine(i.RewrittenQuery))
 	}
-	return strings.Join(words, "; ")
+	return words
 }
 
 // systemMembers are what an account adds to a document.

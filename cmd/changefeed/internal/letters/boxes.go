@@ -97,7 +97,11 @@ func (q Query) findBoxes(ctx context.Context, o *place.Opener, c *place.Containe
 	}
 	all, err := deadletters.Boxes(ctx, c.Concrete(), q.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Address.Quote(), err)
+		err = fmt.Errorf("%s: %w", c.Address.Quote(), err)
+		if errors.Is(err, feed.ErrBadRequest) { // a container that cannot have letters
+			err = usage.Error{Err: err}
+		}
+		return nil, err
 	}
 	return slices.DeleteFunc(all, func(b *deadletters.ContainerBox) bool {
 		return source != "" && b.Source() != "" && b.Source() != source

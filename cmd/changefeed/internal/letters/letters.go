@@ -105,7 +105,7 @@ func (q Query) checkName(ctx context.Context, o *place.Opener, at Place) error {
 			return nil
 		}
 	}
-	names, err := unitNames(ctx, o, at)
+	names, err := UnitNames(ctx, o, at)
 	if err != nil || len(names) == 0 {
 		return cmp.Or(unknown, err)
 	}

@@ -19,8 +19,8 @@ import (
 // A unit without letters may be a unit whose name is mistyped. The units that have letters in the same place are then
 // what the user needs.
 
-// unitNames returns the names of all units that have letters in a place.
-func unitNames(ctx context.Context, o *place.Opener, at Place) ([]string, error) {
+// UnitNames returns the names of all units that have letters in a place.
+func UnitNames(ctx context.Context, o *place.Opener, at Place) ([]string, error) {
 	if at.File != "" {
 		return namesInFile(at.File)
 	}

@@ -78,6 +78,13 @@ func Units(ctx context.Context, s place.Settings, leases place.Address) []string
 	})
 }
 
+// UnitsWithLetters returns the names of the deployment units that have dead letters in a place.
+func UnitsWithLetters(ctx context.Context, s place.Settings, at letters.Place) []string {
+	return search(ctx, s, func(ctx context.Context, o *place.Opener) ([]string, error) {
+		return letters.UnitNames(ctx, o, at)
+	})
+}
+
 // Letters returns the ids of the dead letters of a unit, each with a tab and its partition key.
 func Letters(ctx context.Context, s place.Settings, at letters.Place, unitName string) []string {
 	return search(ctx, s, func(ctx context.Context, o *place.Opener) (ids []string, err error) {

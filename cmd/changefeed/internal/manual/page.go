@@ -43,9 +43,9 @@ const (
 // groupOf returns the group of flags that mean the same in every command. All other flags are the command's own.
 var groupOf = map[string]string{
 	"db": placeFlags, "container": placeFlags, "endpoint": placeFlags, "account-key": placeFlags,
-	"connection-string": placeFlags, "ca": placeFlags, "context": placeFlags,
+	"connection-string": placeFlags, "ca": placeFlags,
 	"output": outputFlags, "fields": outputFlags, "meta": outputFlags,
-	"help": globalFlags, "verbose": globalFlags, "version": globalFlags,
+	"help": globalFlags, "verbose": globalFlags, "version": globalFlags, "quiet": globalFlags, "context": globalFlags,
 }
 
 // Flags returns the flags of a command in groups: its own flags, and those that all commands inherit from the root.

@@ -22,7 +22,7 @@ func (p Page) Text() string {
 		b.WriteString("\nExamples:\n" + p.Examples + "\n")
 	}
 	if p.About != "" {
-		b.WriteString("\n" + terminal.Reflow(strings.TrimSpace(p.About), terminal.Narrow) + "\n")
+		b.WriteString("\n" + terminal.Reflow(strings.Trim(p.About, "\n"), terminal.Narrow) + "\n")
 	}
 	for _, s := range p.Commands {
 		s.write(&b)
@@ -57,6 +57,9 @@ func (s Section) write(b *strings.Builder) {
 		if n := utf8.RuneCountInString(terms[i]) + len("  "); n <= widestTerm {
 			column = max(column, n)
 		}
+	}
+	if column == 0 { // all terms are long
+		column = len(indent) + len("    ")
 	}
 	b.WriteString("\n" + s.Title + ":\n")
 	for i, r := range s.Rows {

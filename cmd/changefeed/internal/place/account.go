@@ -24,6 +24,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
@@ -236,6 +237,9 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	}
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
 		cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
+		if errors.Is(err, feed.ErrBadRequest) && Status(err) == 0 { // no account was asked
+			return nil, usage.Error{Err: err}
+		}
 		return nil, o.explainRefusal(c, err)
 	}
 	o.accounts[c.Endpoint] = opened
@@ -330,14 +334,14 @@ func (f Settings) makeTransport(endpoint string) (*http.Client, error) {
 	}
 	pem, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", from, err)
+		return nil, usage.Path(from, file, err)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s is %s: there is no certificate in it: want a PEM file", from, file)
+		return nil, usage.Error{Err: fmt.Errorf("%s is %s: there is no certificate in it: want a PEM file", from, file)}
 	}
 	return rest.Connect(&tls.Config{RootCAs: roots}), nil
 }

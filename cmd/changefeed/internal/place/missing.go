@@ -25,6 +25,14 @@ func Status(err error) int {
 	return 0
 }
 
+// Said returns the message of a server that refused a request; empty for other errors.
+func Said(err error) string {
+	if e, ok := errors.AsType[*callError](err); ok {
+		return e.said
+	}
+	return ""
+}
+
 // explainMissing says which part of an address does not exist and which names do, if the caller may list them.
 func (a *Account) explainMissing(ctx context.Context, at Address, err error) error {
 	if !errors.Is(err, feed.ErrNotFound) {

@@ -17,6 +17,9 @@ import (
 // a longer CSV file has only these columns.
 const page = 1000
 
+// kindMember is the member with the kind of a result.
+const kindMember = "kind"
+
 // Rows writes results one by one, in a form for programs or, with --fields, as a table.
 type Rows struct {
 	r       *Report
@@ -57,8 +60,11 @@ func (r *Rows) add(kind string, value []byte) error {
 	r.missing = slices.DeleteFunc(r.missing, func(field string) bool { return kind != "" || find(all, field) != nil })
 	if r.r.Form == JSON || r.r.Form == YAML {
 		object := []byte{'{'}
-		for i, field := range r.r.Fields {
-			if i > 0 {
+		for _, field := range r.r.Fields {
+			if field == kindMember && kind != "" {
+				continue // every line begins with its kind
+			}
+			if len(object) > 1 {
 				object = append(object, ',')
 			}
 			name, err := marshal(field)
@@ -74,8 +80,8 @@ func (r *Rows) add(kind string, value []byte) error {
 		}
 		return r.writeWhole(kind, append(object, '}'))
 	}
-	if kind != "" && len(r.r.Fields) == 0 {
-		all = append([]member{{"kind", json.RawMessage(strconv.Quote(kind))}}, all...)
+	if kind != "" {
+		all = append([]member{{kindMember, json.RawMessage(strconv.Quote(kind))}}, all...)
 	}
 	if r.columns != nil {
 		return r.writeRecord(all)

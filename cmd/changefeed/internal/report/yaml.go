@@ -88,7 +88,7 @@ func readElements(d *json.Decoder) (*yaml.Node, error) {
 }
 
 // plainText matches texts that every reader takes for a text without quotes, except for words.
-var plainText = regexp.MustCompile(`^[\pL][\pL\pN _./@+-]*$`)
+var plainText = regexp.MustCompile(`^[\pL_/][\pL\pN _./@+-]*$`)
 
 // words are texts that a reader takes for something else, in any case of their letters.
 var words = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "inf", "nan"}

@@ -2,7 +2,11 @@
 // command line is wrong, what it names does not exist, or the command has found what it was to look for.
 package usage
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
 
 // Error is a mistake in a command line, with a special exit code.
 type Error struct{ Err error }
@@ -16,6 +20,15 @@ func (e Error) Unwrap() error { return e.Err }
 // Flag returns the Error of a flag, with the value and the accepted values.
 func Flag(flag, value, want string) error {
 	return Error{Err: fmt.Errorf("--%s is %s: want %s", flag, value, want)}
+}
+
+// Path returns the error of a file or directory that the command line names in a field. Errors of the system repeat the
+// path, so only their cause is shown.
+func Path(field, path string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("%s is %s: %w", field, path, err)
 }
 
 // Missing says that something does not exist that the command line names, such as a unit, a letter or a partition.

@@ -77,10 +77,13 @@ func (o *Options) Check() error {
 		if f.flag == "dedicated-gateway" && f.value == "" {
 			continue
 		}
-		_, _, err := net.SplitHostPort(f.value)
+		_, port, err := net.SplitHostPort(f.value)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
 		switch {
 		case err != nil:
-			return usage.Flag(f.flag, f.value, "host:port, such as "+DefaultListen)
+			return usage.Flag(f.flag, f.value, "host:port with a port of 0 to 65535, such as "+DefaultListen)
 		// IsLoopback expects the rest of a URL, which begins with two slashes. An address without a host, such as
 		// :8081, means all interfaces, and is not loopback.
 		case place.IsLoopback("//" + f.value):

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest"
@@ -25,7 +26,7 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		return usage.Error{Err: err}
 	}
 	if _, err := cosmosrest.New(nil, options); err != nil {
-		return usage.Error{Err: err}
+		return usage.Error{Err: errors.New(flagNames.Replace(err.Error()))}
 	}
 	if o.isNew() {
 		if err := o.rehearse(ctx); err != nil {
@@ -73,6 +74,16 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		return ready(e)
 	})
 }
+
+// flagNames puts the names of flags into the errors of the server's options.
+var flagNames = strings.NewReplacer(
+	"new server: consistency", "--consistency",
+	"new server: primary key", "the key of --account-key or $"+KeyVariable,
+	"new server: secondary key", "the second --account-key",
+	"new server: primary read-only key", "the key of --read-only-key or $"+ReadOnlyVariable,
+	"new server: secondary read-only key", "the second --read-only-key",
+	"new server: ", "",
+)
 
 // isNew reports whether there is no store yet. The other options of a store that is served already may be those of its
 // server, and then the error to tell is that the store is in use.
@@ -162,6 +173,9 @@ func (o *Options) loadCertificate() (cert tls.Certificate, path string, drop fun
 func (o *Options) readCertificate() (tls.Certificate, error) {
 	cert, err := tls.LoadX509KeyPair(o.Cert, o.KeyFile)
 	if err != nil {
+		if text, ok := strings.CutPrefix(err.Error(), "tls: "); ok {
+			err = usage.Error{Err: errors.New(text)}
+		}
 		return cert, fmt.Errorf("read --cert %s and --cert-key %s: %w", o.Cert, o.KeyFile, err)
 	}
 	return cert, nil
