@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -564,10 +565,11 @@ func TestAResetWithoutAnOutcomeIsDoneOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		store := &hookedStore{Leases: w.leases}
-		refused, begun := 0, time.Now()
+		var refused atomic.Int64
+		begun := time.Now()
 		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if l.Kind == feed.KindRequest && time.Since(begun) < 5*time.Minute {
-				refused++
+				refused.Add(1)
 				return l, feed.ErrForbidden
 			}
 			return w.leases.Update(ctx, l)
@@ -577,8 +579,8 @@ func TestAResetWithoutAnOutcomeIsDoneOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.asks(feed.At(`"0"`))
 		time.Sleep(10 * time.Minute)
-		if items, again := y.items(); items != 10 || again != 10 || refused < 3 {
-			t.Errorf("%d items, %d again after %d refusals, want 10, 10 and some", items, again, refused)
+		if items, again := y.items(); items != 10 || again != 10 || refused.Load() < 3 {
+			t.Errorf("%d items, %d again after %d refusals, want 10, 10 and some", items, again, refused.Load())
 		}
 		p.stop(t)
 	})

@@ -61,10 +61,28 @@ func checkFlags(cmd *cobra.Command) (err error) {
 		case !f.Changed && f.Annotations[manual.RequiredNote] != nil:
 			err = usage.Error{Err: fmt.Errorf("--%s is missing: want %s", f.Name, wantedOf(cmd, f))}
 		case f.Changed:
-			err = errors.Join(checkTogether(cmd, f), checkExclusive(cmd, f))
+			err = errors.Join(checkNotEmpty(cmd, f), checkTogether(cmd, f), checkExclusive(cmd, f))
 		}
 	})
 	return err
+}
+
+// checkNotEmpty refuses a flag that was given as empty, as by a variable that is not set: without the flag, the command
+// would use another store, key or condition than its user wants. --context= is no context.
+func checkNotEmpty(cmd *cobra.Command, f *pflag.Flag) error {
+	text := f.Value.String()
+	switch f.Value.Type() {
+	case "string":
+	case "stringSlice", "stringArray":
+		text = strings.Trim(text, "[]")
+	default: // the type refuses a wrong text itself
+		return nil
+	}
+	// serve has refuseEmpty. Without --ca a connection is refused rather than insecure.
+	if text != "" || f.Name == contextFlag || f.Name == "ca" || cmd.Name() == "serve" {
+		return nil
+	}
+	return usage.Error{Err: fmt.Errorf("--%s is empty: want %s, or leave --%[1]s out", f.Name, wantedOf(cmd, f))}
 }
 
 // checkTogether refuses a flag without the flags that it needs.

@@ -95,7 +95,7 @@ func TestAPersonIsAskedBeforeAnythingIsDeleted(t *testing.T) {
 		code                  int
 	}{
 		{
-			append(at("delete", "000001"), "orders"), `Delete document "000001" of key ["000001"] in orders? [y/N] `,
+			append(at("delete", "000001"), "orders"), `Delete document "000001" of key ["000001"] in orders of store ` + dir + `? [y/N] `,
 			"", "", 1,
 		},
 		{append(at("delete", "000001"), "orders"), "Delete document", "^C", "", exitInterrupted},
@@ -110,7 +110,8 @@ func TestAPersonIsAskedBeforeAnythingIsDeleted(t *testing.T) {
 			"Drop 4 letters of unit mailer, with their documents? [y/N] ", "yes", "dropped 4 letters", 0,
 		},
 		{
-			append(at("drop"), "orders"), "Delete container orders with 2 documents? Type orders to delete it: ", "y", "", 1,
+			append(at("drop"), "orders"),
+			"Delete container orders of store " + dir + " with 2 documents? Type orders to delete it: ", "y", "", 1,
 		},
 		{append(at("drop"), "orders"), "Delete container", "orders", "deleted container orders with 2 documents", 0},
 	} {

@@ -76,6 +76,11 @@ func (backedUp) ReportedAs() string { return "backup" }
 // the store itself has the same violations.
 func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
+	// A copy that another backup writes, or has left, is not ours to remove.
+	if _, err := os.Lstat(to + docstore.PartialSuffix); err == nil {
+		return fmt.Errorf("%s exists: another backup writes there, or was killed: want another TO, or remove the "+
+			"directory first", to+docstore.PartialSuffix)
+	}
 	partial := scratch.Guard(to+docstore.PartialSuffix, exitAtOnce)
 	defer partial.Release()
 	err := o.report.During(from, report.Bytes, copied(from, to), func() error {

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/lookup"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 )
@@ -148,7 +149,9 @@ func (c completer) starting(before string, names []string) found {
 func (c completer) matching(before string, names []string) found {
 	all := noNames
 	for _, name := range names {
-		if name = before + name; strings.HasPrefix(name, c.word) {
+		// A shell writes the names to the terminal. One with a line break would be two.
+		shown := terminal.Harmless(name) == name && !strings.Contains(name, "\n")
+		if name = before + name; shown && strings.HasPrefix(name, c.word) {
 			all.names = append(all.names, name)
 		}
 	}
@@ -176,7 +179,7 @@ func (c completer) containersInContext() []string {
 func (c completer) settings() place.Settings {
 	return place.Settings{
 		Endpoint: c.flag("endpoint"), Key: c.flag("account-key"), Connection: c.flag("connection-string"),
-		CA: c.flag("ca"), Choice: choiceOf(c.cmd),
+		CA: c.flag("ca"), Choice: choiceOf(c.cmd), NoPrograms: true,
 	}
 }
 

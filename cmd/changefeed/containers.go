@@ -170,7 +170,7 @@ func (o *createOptions) run(cmd *cobra.Command, args []string) error {
 			if !isNew {
 				verb = "found"
 			}
-			_, err := fmt.Fprintf(w, "%s container %s\n", verb, at.Name())
+			_, err := fmt.Fprintf(w, "%s container %s\n", verb, terminal.OneLine(at.Name()))
 			return err
 		})
 	})
@@ -220,11 +220,16 @@ func dropContainer(cmd *cobra.Command, out *report.Report, opener *place.Opener,
 	if err != nil {
 		return err
 	}
+	where, err := opener.Where(cmd.Context(), at)
+	if err != nil {
+		return err
+	}
 	doomed := all[0]
 	what := fmt.Sprintf("container %s with %s", at.Name(), doomed.Contents())
-	return deleteIfSure(cmd, out, sure, confirm.Question{Text: "Delete " + what + "?", Word: at.Name()}, what,
+	question := fmt.Sprintf("Delete container %s of %s with %s?", at.Name(), where, doomed.Contents())
+	return deleteIfSure(cmd, out, sure, confirm.Question{Text: question, Word: at.Name()}, what,
 		func() (report.Value, error) {
-			return droppedContainer{doomed.Name, doomed.Documents, false}, items.Drop(cmd.Context(), opener, at)
+			return droppedContainer{doomed.Name, doomed.Documents, false}, items.Drop(cmd.Context(), opener, at, doomed)
 		}, droppedContainer{doomed.Name, doomed.Documents, true})
 }
 

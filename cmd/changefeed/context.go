@@ -27,10 +27,10 @@ or, in the default database, CONTAINER.
 
 A command uses the context of --context, or else of $CHANGEFEED_CONTEXT, or else the current
 one, which changefeed context use sets. --context= uses none. Flags such as --endpoint come
-before a context. A context that you name comes before $COSMOS_ENDPOINT, $COSMOS_KEY and
-$COSMOS_CONNECTION_STRING. The current one comes after them: while $COSMOS_ENDPOINT or
-$COSMOS_CONNECTION_STRING is set, it is not used. The key of a context is sent only to the
-endpoint of the context.
+before a context. A context that you name comes before $COSMOS_ENDPOINT and
+$COSMOS_CONNECTION_STRING. The current one comes after them: while one of them is set, it is
+not used. The key of a context is sent only to the endpoint of the context, and $COSMOS_KEY
+without an endpoint of its own is not sent there.
 
 Contexts are in changefeed/config.json in your directory of settings, or in the file of
 $CHANGEFEED_CONFIG. The file says where a key is, and has the key itself only with
@@ -84,9 +84,10 @@ func contextAddCommand() *cobra.Command {
 has to exist yet.
 
 The key of an account is that of a variable, of a file, or what a program writes, each time
-that a command needs the key. The program is run without a shell, and has 30 s. Without a
-key the Microsoft Entra ID identity of the machine is used, and on a loopback address the
-emulator's well-known key.`,
+that a command needs the key. The program is run without a shell, has 30 s, and writes the
+key alone, in one line. Without a key in the context, and without --account-key, the key is
+that of $CHANGEFEED_KEY, or the identity is that of the machine in Microsoft Entra ID; on a
+loopback address it is the emulator's well-known key. $COSMOS_KEY is not for a context.`,
 		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com \
     --key-command 'pass show shop'
   changefeed context add local --db data --use`,
@@ -231,7 +232,8 @@ func listContexts(out *report.Report, all contexts.Contexts) error {
 			mark = "* "
 		}
 		table = append(table, []string{
-			mark + name, c.Endpoint + c.Directory, terminal.OrDash(c.Database), terminal.OrDash(c.Key.String()),
+			mark + terminal.OneLine(name), terminal.OneLine(c.Endpoint + c.Directory),
+			terminal.OrDash(terminal.OneLine(c.Database)), terminal.OrDash(terminal.OneLine(c.Key.String())),
 		})
 	}
 	_, err := io.WriteString(out.Out, terminal.Table(table, terminal.Of(out.Out).Room()))

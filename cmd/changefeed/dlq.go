@@ -230,7 +230,9 @@ func (o *letterOptions) dropLetters(cmd *cobra.Command, args []string) error {
 	}
 	n := 0
 	err = o.withOpener(func(opener *place.Opener) error {
-		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
+		warn := func(text string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.OneLine(text))
+		}
 		n, err = o.query.Drop(cmd.Context(), opener, at, warn, func(letters int) (bool, error) {
 			return o.sure.Ask(cmd.Context(), confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr()), confirm.Question{
 				Text: fmt.Sprintf("Drop %s of unit %s, with their documents?", terminal.Count(letters, "letter"),

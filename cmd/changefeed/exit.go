@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -52,7 +54,8 @@ func exitCodesTopic() *cobra.Command {
 	for _, c := range exitCodes {
 		fmt.Fprintf(&text, "  %3d %-11s  %s\n", c.code, c.name, c.meaning)
 	}
-	text.WriteString("\nIf the reader of the output ends first, as in changefeed tail … | head, the code is 0.")
+	text.WriteString("\nIf the reader of the output ends first, as in changefeed tail … | head, the code is 0. A command " +
+		"that changes something,\nsuch as put, then does its work and ends with 1.")
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
 }
 
@@ -64,6 +67,29 @@ func codeName(code int) string {
 		}
 	}
 	return ""
+}
+
+// printing are the commands that only print. If the reader of their output has seen enough, they are done. Other
+// commands change something, and must say that nobody has read how far they have come.
+var printing = []string{
+	"changefeed", "changefeed bench", "changefeed check", "changefeed containers", "changefeed context list",
+	"changefeed context show", "changefeed demo", "changefeed dlq list", "changefeed dlq show",
+	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases snapshot",
+	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed version",
+}
+
+// isUnread reports whether a command that only prints has ended because its output has no reader any more. A connection
+// to an account may break with the same error.
+func isUnread(cmd *cobra.Command, err error) bool {
+	_, network := errors.AsType[*net.OpError](err)
+	if !errors.Is(err, syscall.EPIPE) || network {
+		return false
+	}
+	name := cmd.CommandPath()
+	prints := slices.Contains(printing, name) || strings.HasPrefix(name, "changefeed help") ||
+		strings.HasPrefix(name, "changefeed completion")
+	// leases deletes with --delete.
+	return prints && (cmd.Flags().Lookup("delete") == nil || !cmd.Flags().Changed("delete"))
 }
 
 // exitCode is the code for the end of a command. began: the command line was right, as far as that shows without the
@@ -81,7 +107,7 @@ func exitCode(ctx context.Context, err error, began bool) int {
 	_, missing := errors.AsType[usage.Missing](err)
 	_, found := errors.AsType[usage.Found](err)
 	switch {
-	case err == nil, is(syscall.EPIPE): // the reader of the output has seen enough
+	case err == nil:
 		return exitDone
 	case began && ctx.Err() != nil:
 		return exitInterrupted

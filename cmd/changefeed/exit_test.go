@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,7 +31,7 @@ func TestEachEndHasItsExitCode(t *testing.T) {
 	}{
 		{"done", nil, t.Context(), true, exitDone},
 		{"ended in order", nil, ended, true, exitDone},
-		{"the reader has gone", fmt.Errorf("write: %w", syscall.EPIPE), t.Context(), true, exitDone},
+		{"a change, and the reader has gone", fmt.Errorf("write: %w", syscall.EPIPE), t.Context(), true, exitFailed},
 		{"any failure", errors.New("disk is full"), t.Context(), true, exitFailed},
 		{"any failure before the work", errors.New("unknown flag"), t.Context(), false, exitUsage},
 		{"a flag that is found wrong late", usage.Flag("pk", "x", "y"), t.Context(), true, exitUsage},
@@ -54,6 +57,38 @@ func TestEachEndHasItsExitCode(t *testing.T) {
 	}
 }
 
+// A command that only prints is done when its reader has seen enough. A connection that breaks is no such reader.
+func TestOnlyCommandsThatPrintMayLoseTheirReader(t *testing.T) {
+	gone := fmt.Errorf("write: %w", syscall.EPIPE)
+	broken := fmt.Errorf("ask account: %w", &net.OpError{Op: "write", Err: syscall.EPIPE})
+	for line, want := range map[string]bool{
+		"tail": true, "query": true, "dlq list": true, "context show": true, "leases": true, "leases snapshot": true,
+		"leases --delete mailer": false, "put": false, "delete": false, "drop": false, "create": false, "import": false,
+		"dlq drop": false, "dlq retry": false, "leases pause": false, "leases restore": false, "context add": false,
+		"context rm": false, "backup": false, "split": false, "run": false, "relay": false,
+	} {
+		cmd, args, err := rootCommand(new(bool)).Find(strings.Fields(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		if got := isUnread(cmd, gone); got != want {
+			t.Errorf("%s: done without a reader: %v, want %v", line, got, want)
+		}
+		if isUnread(cmd, broken) {
+			t.Errorf("%s: a broken connection was taken for the output", line)
+		}
+	}
+	root := rootCommand(new(bool))
+	for _, name := range printing {
+		if cmd, _, err := root.Find(strings.Fields(name)[1:]); err != nil || cmd.CommandPath() != name {
+			t.Errorf("there is no command %s", name)
+		}
+	}
+}
+
 func TestHelpExplainsEachExitCode(t *testing.T) {
 	out, _, err := call(t, "help", "exit-codes")
 	if err != nil {
@@ -63,5 +98,42 @@ func TestHelpExplainsEachExitCode(t *testing.T) {
 		if !strings.Contains(out, fmt.Sprintf("\n  %3d %s ", code, codeName(code))) {
 			t.Errorf("exit code %d is not in\n%s", code, out)
 		}
+	}
+}
+
+func TestPutWritesAllDocumentsAlsoWithoutAReader(t *testing.T) {
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "in.json")
+	if err := os.WriteFile(file, []byte(`[{"id":"1"},{"id":"2"},{"id":"3"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "create", "--db", dir, "--container", "c", "--pk", "/id")
+	reader, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	code := execute(t.Context(), []string{"put", "--db", dir, "--container", "c", file, "-o", "json"}, out, &errs)
+	if code != exitFailed || !strings.Contains(errs.String(), "3 documents written, but not the report about it") {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	got := command(t, "query", "--db", dir, "--container", "c", "SELECT VALUE COUNT(1) FROM c", "-o", "json")
+	if got != "3\n" {
+		t.Errorf("got %s documents, want 3", got)
+	}
+}
+
+// What a server says, or a name in a store, may be made to control the terminal of who reads it.
+func TestAFailureControlsNoTerminal(t *testing.T) {
+	var errs bytes.Buffer
+	root := rootCommand(new(bool))
+	root.SetErr(&errs)
+	writeFailure(root, errors.New("said \x1b]0;title\a\u202e at https://ann:secret@host/"), exitFailed, false)
+	if got := errs.String(); strings.ContainsAny(got, "\x1b\a\u202e") || strings.Contains(got, "secret") ||
+		!strings.Contains(got, "title") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -106,7 +106,8 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	}
 	done, err := load.Documents(cmd.Context(), in, c, o.report, o.load)
 	// Even after an error, the report shows how far the import has come.
-	return cmp.Or(o.writeResult(done), err)
+	unread := o.writeResult(done)
+	return cmp.Or(err, unread)
 }
 
 // checkFlags refuses invalid values of flags.

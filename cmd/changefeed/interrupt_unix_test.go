@@ -5,11 +5,16 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 )
 
 // A second Ctrl-C ends the demo at once, and removes the directory in which the demo is still writing. A second SIGTERM
@@ -47,5 +52,48 @@ func TestADemoThatIsInterruptedTwiceLeavesNothing(t *testing.T) {
 				t.Errorf("left are %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// A named pipe without a writer blocks whoever opens it. The input is opened before the store, which is none here.
+func TestAnInterruptEndsTheOpeningOfAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for _, args := range [][]string{
+		{"put", "--db", "none", "--container", "c", path},
+		{"import", path, "--db", "none", "--container", "c", "--rejects", "none"},
+		{"query", "--db", "none", "--container", "c", "--file", path},
+		{"leases", "restore", path, "--db", "none", "--name", "mailer"},
+	} {
+		var errs bytes.Buffer
+		if code := execute(ctx, args, io.Discard, &errs); code != exitInterrupted {
+			t.Errorf("%s: exit code %d, want %d: %s", args[0], code, exitInterrupted, errs.String())
+		}
+	}
+}
+
+// A limit of no byte in a file stands for a disk that is full.
+func TestADiskWithoutRoomLeavesTheContexts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.json")
+	t.Setenv(contexts.FileVariable, path)
+	command(t, "context", "add", "a", "--db", "d")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.Command("sh", "-c",
+		`ulimit -f 0; trap "" XFSZ; exec changefeed context add b --db d`).CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "write contexts: write "+path) {
+		t.Errorf("got %v, %s", err, said)
+	}
+	if after, err := os.ReadFile(path); string(after) != string(before) || err != nil {
+		t.Errorf("the contexts are %q, %v, want %q", after, err, before)
+	}
+	if left, err := filepath.Glob(path + "?*"); len(left) != 1 || err != nil { // the lock
+		t.Errorf("left are %v, %v", left, err)
 	}
 }

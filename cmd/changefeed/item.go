@@ -79,6 +79,9 @@ func (p *placeFlags) splitArguments(cmd *cobra.Command, args []string, name stri
 		err = fmt.Errorf("%s is missing: %s", name, forms)
 	case len(args) > 1:
 		err = fmt.Errorf("%q is an argument too many: %s", args[1], forms)
+		if strings.HasPrefix(args[1], "-") {
+			err = fmt.Errorf("%w; flags come before --", err)
+		}
 	case args[0] == "":
 		err = fmt.Errorf("%s is empty: %s", name, forms)
 	}
@@ -145,8 +148,17 @@ import. Nothing is written if a document is no JSON, has no id or a bad partitio
   changefeed put cosmos:shop/orders order.json --if-match '"0a00-4f"'`,
 		Args: cobra.ArbitraryArgs, // withTarget checks them
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withTarget(cmd, args, "FILE or -", func(t *items.Target, file string) error {
-				return o.put(cmd, t, file)
+			// The input comes before the container, so that nobody waits for the store while somebody types.
+			_, file, err := o.splitArguments(cmd, args, "FILE or -")
+			if err != nil {
+				return err
+			}
+			documents, err := o.read(cmd, file)
+			if err != nil {
+				return err
+			}
+			return o.withTarget(cmd, args, "FILE or -", func(t *items.Target, _ string) error {
+				return o.put(cmd, t, documents)
 			})
 		},
 	}
@@ -157,50 +169,66 @@ import. Nothing is written if a document is no JSON, has no id or a bad partitio
 	return cmd
 }
 
-// put writes the documents of a file.
-func (o *putOptions) put(cmd *cobra.Command, t *items.Target, file string) error {
+// read reads the documents of a file.
+func (o *putOptions) read(cmd *cobra.Command, file string) ([]json.RawMessage, error) {
 	if o.write.Create && o.write.IfMatch != "" {
-		return usage.Error{Err: errors.New("--create and --if-match are set: want one of them, because a new document " +
-			"has no etag")}
+		return nil, usage.Error{Err: errors.New("--create and --if-match are set: want one of them, because a new " +
+			"document has no etag")}
 	}
 	documents, err := readDocuments(cmd, file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(documents) > 1 && o.write.IfMatch != "" {
-		return usage.Flag("if-match", o.write.IfMatch, fmt.Sprintf("one document, not the %d of the input",
+		return nil, usage.Flag("if-match", o.write.IfMatch, fmt.Sprintf("one document, not the %d of the input",
 			len(documents)))
 	}
+	return documents, nil
+}
+
+// put writes documents. All are written, even if the output has no reader any more.
+func (o *putOptions) put(cmd *cobra.Command, t *items.Target, documents []json.RawMessage) (err error) {
 	for i, body := range documents {
 		if _, err := t.Place(body); err != nil {
 			return fmt.Errorf("document %d of the input: %w", i+1, err)
 		}
 	}
 	rows, table := o.report.Rows(), [][]string{items.ItemHeading}
+	var unread error // of the output
 	for i, body := range documents {
 		item, failed := t.Put(cmd.Context(), body, o.write)
-		switch {
-		case failed != nil:
-			if err = failed; i > 0 {
-				err = fmt.Errorf("%w; the %s before this one were written", failed, terminal.Count(i, "document"))
-			}
-		case o.report.ForPeople():
-			table = append(table, item.Row())
-		default:
-			err = rows.Add(item)
-		}
-		if err != nil {
+		if failed != nil {
+			err = writtenBefore(failed, i)
 			break
 		}
+		if o.report.ForPeople() {
+			table = append(table, item.Row())
+		} else if unread == nil {
+			unread = rows.Add(item)
+		}
 	}
-	if !o.report.ForPeople() {
-		return cmp.Or(err, rows.Flush())
+	switch {
+	case !o.report.ForPeople() && unread == nil:
+		unread = rows.Flush()
+	case len(table) > 1:
+		_, unread = io.WriteString(cmd.OutOrStdout(), terminal.Table(table, terminal.Of(cmd.OutOrStdout()).Room()))
 	}
-	if len(table) > 1 {
-		_, written := io.WriteString(cmd.OutOrStdout(), terminal.Table(table, terminal.Of(cmd.OutOrStdout()).Room()))
-		err = cmp.Or(err, written)
+	if err == nil && unread != nil {
+		err = fmt.Errorf("%s written, but not the report about it: %w", terminal.Count(len(documents), "document"),
+			unread)
 	}
 	return err
+}
+
+// writtenBefore returns the error of a document before which others were written.
+func writtenBefore(err error, documents int) error {
+	switch documents {
+	case 0:
+		return err
+	case 1:
+		return fmt.Errorf("%w; the document before this one was written", err)
+	}
+	return fmt.Errorf("%w; the %s before this one were written", err, terminal.Count(documents, "document"))
 }
 
 // readDocuments reads the documents of a file, or of standard input.
@@ -223,7 +251,7 @@ func openInput(cmd *cobra.Command, field, path string) (*os.File, error) {
 	if path == "-" {
 		return terminal.Input(cmd.Context()), nil
 	}
-	f, err := os.Open(path)
+	f, err := terminal.Open(cmd.Context(), path)
 	if err != nil {
 		return nil, usage.Path(field, path, err)
 	}
@@ -270,17 +298,19 @@ func (o *deleteOptions) remove(cmd *cobra.Command, t *items.Target, id string) e
 		return err
 	}
 	d := items.Document{ID: id, Key: key}
-	// Nobody is asked about a document that is not there.
-	if _, err := t.Get(cmd.Context(), d); err != nil {
+	// Nobody is asked about a document that is not there, and no other version is deleted than that of the question.
+	etag, err := t.Find(cmd.Context(), d, o.ifMatch)
+	if err != nil {
 		return err
 	}
 	what := fmt.Sprintf("%v in %s", d, t.Name())
+	question := confirm.Question{Text: fmt.Sprintf("Delete %s of %s?", what, t.Where())}
 	result := deletedItem{ID: id, Key: json.RawMessage(key), DryRun: true}
-	return deleteIfSure(cmd, o.report, o.sure, confirm.Question{Text: "Delete " + what + "?"}, what,
+	return deleteIfSure(cmd, o.report, o.sure, question, what,
 		func() (report.Value, error) {
 			done := result
 			done.DryRun = false
-			done.Charge, err = t.Delete(cmd.Context(), d, o.ifMatch)
+			done.Charge, err = t.Delete(cmd.Context(), d, etag)
 			return done, err
 		}, result)
 }

@@ -17,7 +17,7 @@ func TestAPutThatFailsReportsWhatItHasWritten(t *testing.T) {
 	command(t, "put", "--db", dir, "--container", "orders", writeFile(t, `{"id":"000001"}`))
 	for _, form := range []string{"table", "json", "csv"} {
 		out, _, err := call(t, "put", "--db", dir, "--container", "orders", in, "--create", "-o", form)
-		if err == nil || !strings.Contains(err.Error(), "the 1 document before this one") ||
+		if err == nil || !strings.Contains(err.Error(), "the document before this one was written") ||
 			!strings.Contains(out, "new") {
 			t.Errorf("-o %s: got %q, %v, want the new document, and the error of the other", form, out, err)
 		}

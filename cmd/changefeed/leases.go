@@ -135,8 +135,8 @@ func (d *deletedUnit) remove(cmd *cobra.Command, out *report.Report, units []uni
 	}
 	done := unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n, DryRun: d.DryRun}
 	return out.Object(done, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s %s on %s, leases: %d\n", d.Verb("deleted", "delete"), gone.Processor,
-			gone.Container, n)
+		_, err := fmt.Fprintf(w, "%s %s on %s, leases: %d\n", d.Verb("deleted", "delete"),
+			terminal.OneLine(gone.Processor), terminal.OneLine(gone.Container), n)
 		return err
 	})
 }

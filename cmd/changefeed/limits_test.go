@@ -146,7 +146,7 @@ func TestFlagsOfARelayAreCheckedFirst(t *testing.T) {
 	for _, tt := range [][3]string{
 		{"origin", "://x%zz", `--origin is "://x%zz": want a URI reference`},
 		{"origin", "a b", `--origin is "a b": want a URI reference`},
-		{"origin", "", `--origin is "": want a URI reference`},
+		{"origin", "", "--origin is empty: want URI"},
 		{"sync", "-5s", "--sync is -5s: want a positive duration"},
 		{"alarm", "-1s", "--alarm is -1s: want a positive duration"},
 		{"broker-listen", "foo", "--broker-listen is foo: want a loopback address with a port"},

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // The command line as a whole.
@@ -126,6 +127,9 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err != nil && !began {
 		err = blameCommand(cmd, args, err)
 	}
+	if isUnread(cmd, err) {
+		err = nil
+	}
 	code := exitCode(ctx, err, began)
 	if code == exitInterrupted && errors.Is(err, fs.ErrClosed) { // the input was closed to end its read
 		err = errors.New("interrupted")
@@ -138,7 +142,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // writeFailure writes the error of a command to standard error.
 func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
-	text, hint := strings.TrimSuffix(place.Plain(err), "."), place.Hint(err)
+	text, hint := strings.TrimSuffix(terminal.WithoutSecrets(place.Plain(err)), "."), place.Hint(err)
 	// A usage error may come late, if only the opened container shows that a flag is invalid.
 	usageHint := code == exitUsage
 	if usageHint {
@@ -159,5 +163,6 @@ func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
 	case hint != "":
 		text += "; " + hint
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text)
+	// The text may quote what a server has said, or a name from a store.
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.Harmless(text))
 }

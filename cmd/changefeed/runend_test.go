@@ -140,7 +140,7 @@ func TestASecondInterruptEndsWhatDoesNotListen(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	load := exec.Command("changefeed", "import", pipe, "docstore:"+filepath.Join(dir, "data")+"#c", "--pk", "/id")
+	load := exec.Command("changefeed", "containers", "http://127.0.0.1:1", "--ca", pipe)
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +151,8 @@ func TestASecondInterruptEndsWhatDoesNotListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	// More of one document than the pipe holds: once all of that is written, the command waits for the rest.
-	if _, err := silent.WriteString(`{"id":"` + strings.Repeat("a", 1<<17)); err != nil {
+	// More than the pipe holds: once all of that is written, the command waits for the rest of the certificate.
+	if _, err := silent.WriteString(strings.Repeat("a", 1<<17)); err != nil {
 		t.Fatal(err)
 	}
 	// nothing shows that the first one was taken

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,7 +80,7 @@ On a terminal the command asks first; elsewhere --yes is required.`,
 func readSnapshot(cmd *cobra.Command, name string) (s *admin.Snapshot, err error) {
 	var from io.Reader = terminal.Input(cmd.Context())
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := terminal.Open(cmd.Context(), name)
 		if err != nil {
 			return nil, fmt.Errorf("open snapshot: %w", err)
 		}

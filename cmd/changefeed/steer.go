@@ -152,6 +152,12 @@ func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Co
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.wait)
 	defer cancel()
 	steps, err := do(ctx)
+	unread := o.writeSteps(steps, past, err)
+	return cmp.Or(explainSteering(err), unread) // an output without a reader hides no failure
+}
+
+// writeSteps reports the steps before an error.
+func (o *steerOptions) writeSteps(steps []admin.Step, past string, err error) error {
 	rows := o.report.Rows()
 	for _, s := range steps {
 		switch {
@@ -166,9 +172,9 @@ func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Co
 		}
 	}
 	if o.report.ForPeople() {
-		return cmp.Or(o.writeNothing(steps, err), explainSteering(err))
+		return o.writeNothing(steps, err)
 	}
-	return cmp.Or(rows.Flush(), explainSteering(err))
+	return rows.Flush()
 }
 
 // writeStep writes a step for people.

@@ -30,7 +30,7 @@ var environment = []struct {
 		"",
 		place.KeyVariable,
 		"Key of the account: of $COSMOS_ENDPOINT or $COSMOS_CONNECTION_STRING, if one is set, and otherwise of the " +
-			"account that the command names. Default: Microsoft Entra ID or, on a loopback address, the emulator's " +
+			"account that the command names, unless a context names it. Default: Microsoft Entra ID or, on a loopback address, the emulator's " +
 			"key.",
 	},
 	{

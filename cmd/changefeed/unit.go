@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // Flags that run and relay share: both run an instance of a deployment unit, with different handlers.
@@ -60,7 +61,9 @@ func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error
 	o.Options.Start = o.from.Value
 	o.Log = slog.New(o.logHandler(cmd))
 	if o.report.Form != report.JSON {
-		o.Say = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
+		o.Say = func(text string) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.Harmless(text))
+		}
 	}
 	o.Exit = exitAtOnce
 	return instance.New(o.Settings)

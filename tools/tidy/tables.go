@@ -181,10 +181,11 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/place": {
 		"cosmos", "cosmosrest", "docstore", "feed", "internal/pause",
 		"internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "cmd/changefeed/internal/contexts",
-		"cmd/changefeed/internal/usage", thirdParty,
+		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", thirdParty,
 	},
+	// what a key command or a file says may be made to control the terminal
 	"cmd/changefeed/internal/contexts": {
-		"internal/filelock", "internal/pause", "cmd/changefeed/internal/usage",
+		"internal/filelock", "internal/pause", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage",
 	},
 	// asks before a deletion; knows nothing of what is deleted
 	"cmd/changefeed/internal/confirm": {

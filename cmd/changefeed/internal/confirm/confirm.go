@@ -76,7 +76,7 @@ func (f Flags) Ask(ctx context.Context, p Person, q Question) (sure bool, err er
 	}
 	hint, want := "[y/N]", "y"
 	if q.Word != "" {
-		hint, want = "Type "+q.Word+" to delete it:", q.Word
+		hint, want = "Type "+terminal.OneLine(q.Word)+" to delete it:", q.Word
 	}
 	if _, err := fmt.Fprintf(p.Out, "%s %s ", terminal.OneLine(q.Text), hint); err != nil {
 		return false, fmt.Errorf("ask: %w", err)

@@ -94,6 +94,36 @@ func TestALinkToTheFileStays(t *testing.T) {
 	}
 }
 
+func TestALinkThatLeadsNowhereYetStays(t *testing.T) {
+	path, link := filepath.Join(t.TempDir(), "config.json"), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	add(t, link, Context{Name: "shop"})
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("got %v, %v, want a link", info, err)
+	}
+	if all, err := Read(path); err != nil || len(all.ByName) != 1 {
+		t.Errorf("got %v, %v, want the context in the file of the link", all, err)
+	}
+}
+
+// A killed command leaves the file that it was writing, with the keys in it.
+func TestWhatAKilledCommandLeftIsRemovedByTheNext(t *testing.T) {
+	path := write(t, `{"version": 1}`)
+	if err := os.WriteFile(path+nextSuffix, []byte("c2VjcmV0"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	add(t, path, Context{Name: "shop"})
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 2 {
+		t.Errorf("got files %v, %v, want the contexts and their lock", left, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || runtime.GOOS != "windows" && info.Mode() != 0o600 {
+		t.Errorf("got mode %v, %v, want one for the user alone", info.Mode(), err)
+	}
+}
+
 func TestAContextIsChosenByFlagThenVariableThenUse(t *testing.T) {
 	path := write(t, `{"version": 1, "current": "a", "contexts": {"a": {}, "b": {}, "c": {}}}`)
 	t.Setenv(FileVariable, path)
@@ -161,9 +191,46 @@ func TestAKeyCommandSaysWhyAndEnds(t *testing.T) {
 	if err == nil || err.Error() != "run key command sh: exit status 3: locked" {
 		t.Errorf("got %v, want what the command said, and no key", err)
 	}
+	_, err = runCommand(t.Context(), []string{"sh", "-c", `printf '\033]0;a\007b\nc' >&2; exit 3`}, time.Minute)
+	if err == nil || err.Error() != "run key command sh: exit status 3: ]0;a b c" {
+		t.Errorf("got %v, want what the command said, without control characters", err)
+	}
 	_, err = runCommand(t.Context(), []string{"tail", "-f", os.DevNull}, 50*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "no key within 50ms") {
 		t.Errorf("got %v, want the end of its time", err)
+	}
+}
+
+func TestAKeyCommandMayLeaveAChild(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no sh")
+	}
+	k := KeySource{Command: []string{"sh", "-c", "echo a2V5; sleep 5 &"}}
+	if got, err := k.Read(t.Context()); got != "a2V5" || err != nil {
+		t.Errorf("got %q, %v, want the key that was written", got, err)
+	}
+}
+
+func TestAKeyIsOneShortLine(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no sh")
+	}
+	many := filepath.Join(t.TempDir(), "many")
+	if err := os.WriteFile(many, make([]byte, outputLimit+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		source KeySource
+		want   string
+	}{
+		{KeySource{Command: []string{"sh", "-c", "echo a2V5; echo a2V5"}}, "has several lines"},
+		{KeySource{Command: []string{"sh", "-c", "yes a2V5"}}, "there are more than 65536 bytes"},
+		{KeySource{File: many}, "there are more than 65536 bytes"},
+		{KeySource{Secret: "a2V5\na2V5"}, "has several lines"},
+	} {
+		if got, err := tt.source.Read(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %q, %v, want %s", tt.source, got, err, tt.want)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package contexts
 import (
 	"fmt"
 	"io"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // A Description is a context for programs, without its key.
@@ -37,7 +39,7 @@ func orNull(text string) *string {
 
 // WriteText writes a description for people.
 func (d Description) WriteText(w io.Writer) error {
-	name := d.Name
+	name := terminal.OneLine(d.Name)
 	if d.Current {
 		name += " (current)"
 	}
@@ -53,7 +55,7 @@ func (d Description) WriteText(w io.Writer) error {
 		{"certificate", d.CA},
 	} {
 		if f.value != nil {
-			text += fmt.Sprintf("  %-12s %s\n", f.name, *f.value)
+			text += fmt.Sprintf("  %-12s %s\n", f.name, terminal.OneLine(*f.value))
 		}
 	}
 	_, err := io.WriteString(w, text)

@@ -31,6 +31,11 @@ const (
 
 // Read reads a file. A missing file contains no contexts.
 func Read(path string) (Contexts, error) {
+	// A pipe would block until somebody writes, and a command reads the contexts several times.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return Contexts{}, fmt.Errorf("read contexts: %s is no regular file: want the path of one in $%s", path,
+			FileVariable)
+	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Contexts{Version: version, ByName: map[string]Context{}}, nil
@@ -82,9 +87,7 @@ func withoutValue(err error) error {
 
 // Change reads a file, lets f change the contexts, and writes the file. If f fails, the file stays as it is.
 func Change(ctx context.Context, path string, f func(*Contexts) error) (err error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // the link stays
-	}
+	path = behindLinks(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("write contexts: %w", err)
 	}
@@ -121,20 +124,52 @@ func takeLock(ctx context.Context, path string) (io.Closer, error) {
 	}
 }
 
-// replaceFile writes the contexts beside the file, and renames the new file, which only its owner can read.
+// maxLinks is how many links lead to a file at most; with more of them, they lead to each other.
+const maxLinks = 40
+
+// behindLinks returns the path to which symbolic links lead, so that the links stay. The file need not exist.
+func behindLinks(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	for range maxLinks {
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return path
+}
+
+// nextSuffix ends the name of the file that is written before it replaces the contexts. The name is always the same, so
+// that what a killed command has left, which may have keys in it, is removed by the next command.
+const nextSuffix = ".next"
+
+// replaceFile writes the contexts beside the file, and renames the new file, which only its owner can read. If the new
+// file cannot be written as a whole, the old file stays. The caller has the lock.
 func replaceFile(path string, all Contexts) (err error) {
-	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600
+	name := path + nextSuffix
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	next, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(next.Name()))
+			err = errors.Join(err, os.Remove(name))
 		}
 	}()
 	e := json.NewEncoder(next)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false) // people read the file
-	err = cmp.Or(e.Encode(all), next.Sync(), next.Close())
-	return cmp.Or(err, os.Rename(next.Name(), path))
+	if err := cmp.Or(e.Encode(all), next.Sync(), next.Close()); err != nil {
+		return err
+	}
+	return os.Rename(name, path)
 }

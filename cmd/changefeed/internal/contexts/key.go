@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -44,9 +46,12 @@ func (k KeySource) String() string {
 }
 
 // commandLimit is how long a command may take, and pipeLimit how long its children may then hold its output.
+// outputLimit is how many bytes a command may write, and saidLimit how much of its standard error an error quotes.
 const (
 	commandLimit = 30 * time.Second
 	pipeLimit    = time.Second
+	outputLimit  = 64 << 10
+	saidLimit    = 500
 )
 
 // Read returns the key. The errors contain no key.
@@ -55,11 +60,9 @@ func (k KeySource) Read(ctx context.Context) (key string, err error) {
 	case k.Variable != "":
 		key = os.Getenv(k.Variable)
 	case k.File != "":
-		var text []byte
-		if text, err = os.ReadFile(k.File); err != nil {
+		if key, err = readFile(ctx, k.File); err != nil {
 			return "", fmt.Errorf("read key: %w", err)
 		}
-		key = string(text)
 	case len(k.Command) > 0:
 		if key, err = runCommand(ctx, k.Command, commandLimit); err != nil {
 			return "", err
@@ -67,10 +70,56 @@ func (k KeySource) Read(ctx context.Context) (key string, err error) {
 	default:
 		key = k.Secret
 	}
-	if key = strings.TrimSpace(key); key == "" {
+	switch key = strings.TrimSpace(key); {
+	case key == "":
 		return "", usage.Error{Err: fmt.Errorf("%s has no key: want the account's key there", k)}
+	case strings.ContainsAny(key, "\r\n"):
+		return "", usage.Error{Err: fmt.Errorf("%s has several lines: want the account's key alone, in one line", k)}
 	}
 	return key, nil
+}
+
+// readFile reads the file of a key.
+func readFile(ctx context.Context, path string) (string, error) {
+	f, err := terminal.Open(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text := limited{most: outputLimit}
+	_, err = io.Copy(&text, f)
+	return text.String(), err
+}
+
+// limited keeps what is written to it, and refuses more than a limit.
+type limited struct {
+	kept bytes.Buffer // not embedded, so that io.Copy has no way around Write
+	most int
+	over error // more was written
+}
+
+// String returns what was written.
+func (l *limited) String() string { return l.kept.String() }
+
+// Write implements [io.Writer].
+func (l *limited) Write(p []byte) (int, error) {
+	if l.kept.Len()+len(p) > l.most {
+		l.over = fmt.Errorf("there are more than %d bytes: want the account's key alone", l.most)
+		return 0, l.over
+	}
+	return l.kept.Write(p)
+}
+
+// beginning keeps the beginning of what is written to it.
+type beginning struct {
+	kept bytes.Buffer
+	most int
+}
+
+// Write implements [io.Writer].
+func (b *beginning) Write(p []byte) (int, error) {
+	b.kept.Write(p[:min(len(p), b.most-b.kept.Len())])
+	return len(p), nil
 }
 
 // runCommand runs a command without a shell, and returns its output.
@@ -79,16 +128,22 @@ func runCommand(ctx context.Context, command []string, limit time.Duration) (str
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.WaitDelay = pipeLimit
-	var out, errs bytes.Buffer
+	out, errs := limited{most: outputLimit}, beginning{most: saidLimit}
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
+	switch {
+	case out.over != nil: // the command has failed for this reason
+		err = out.over
+	case errors.Is(err, exec.ErrWaitDelay): // the command has succeeded, and left a child that goes on
+		err = nil
+	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("no key within %v", limit)
 	}
 	if err == nil {
 		return out.String(), nil
 	}
-	if said := strings.TrimSpace(errs.String()); said != "" {
+	if said := terminal.OneLine(errs.kept.String()); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return "", fmt.Errorf("run key command %s: %w", command[0], err)

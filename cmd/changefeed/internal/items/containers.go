@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // A Container describes a container.
@@ -25,6 +27,8 @@ type Container struct {
 	TTL        *int     `json:"ttl_seconds" about:"time to live of documents; -1 if only their own counts, null if none expires"`
 	Retention  *float64 `json:"retention_seconds" about:"how long all versions and deletes are kept for the feed; null if the container has no policy"`
 	Throughput *int     `json:"throughput" about:"request units a second, the maximum with autoscale; null if there is none of its own"`
+
+	rid string // resource id
 }
 
 // ReportedAs implements [report.Value].
@@ -51,6 +55,9 @@ type properties struct {
 		Minutes int `json:"retentionDuration"`
 	} `json:"changeFeedPolicy"`
 }
+
+// containerMembers are members that each container has.
+var containerMembers = []string{"id", "_rid", "partitionKey"}
 
 // List describes the containers at an address: all of a store or an account, those of a database, or a single one.
 func List(ctx context.Context, o *place.Opener, at place.Address) ([]Container, error) {
@@ -139,7 +146,7 @@ func (a account) describeOne(ctx context.Context, o *place.Opener, at place.Addr
 		return Container{}, err
 	}
 	reply, err := a.Send(ctx, place.Request{
-		Method: http.MethodGet, Resource: []string{"dbs", at.Database, "colls", at.Container},
+		Method: http.MethodGet, Resource: []string{"dbs", at.Database, "colls", at.Container}, Want: containerMembers,
 	})
 	if err != nil {
 		return Container{}, err
@@ -153,7 +160,9 @@ func (a account) describe(ctx context.Context, database string, text []byte) (c 
 	if err := json.Unmarshal(text, &p); err != nil {
 		return c, err
 	}
-	c = Container{Name: database + "/" + p.ID, Paths: append([]string{}, p.PartitionKey.Paths...), TTL: p.TTL}
+	c = Container{
+		Name: database + "/" + p.ID, Paths: append([]string{}, p.PartitionKey.Paths...), TTL: p.TTL, rid: p.RID,
+	}
 	if p.Policy != nil {
 		seconds := (time.Duration(p.Policy.Minutes) * time.Minute).Seconds()
 		c.Retention = &seconds
@@ -167,7 +176,7 @@ func (a account) describe(ctx context.Context, database string, text []byte) (c 
 		c.Partitions = &n
 	}
 	reply, err := a.Send(ctx, place.Request{
-		Method: http.MethodGet, Resource: resource,
+		Method: http.MethodGet, Resource: resource, Want: containerMembers,
 		Header: map[string]string{"X-Ms-Documentdb-Populatequotainfo": "true"},
 	})
 	if err == nil {
@@ -191,7 +200,8 @@ func countIn(usage string) *int64 {
 // Row returns the container as cells of a table with the heading [Heading].
 func (c Container) Row() []string {
 	row := []string{
-		c.Name, strings.Join(c.Paths, ","), number(c.Partitions), number(c.Documents), "-", "-", number(c.Throughput),
+		terminal.OneLine(c.Name), terminal.OneLine(strings.Join(c.Paths, ",")), number(c.Partitions),
+		number(c.Documents), "-", "-", number(c.Throughput),
 	}
 	if c.TTL != nil {
 		row[4] = strconv.Itoa(*c.TTL)
@@ -221,14 +231,24 @@ func (c Container) Contents() string {
 	return terminal.Count(*c.Documents, "document")
 }
 
-// Drop deletes a container with its documents.
-func Drop(ctx context.Context, o *place.Opener, at place.Address) error {
+// ErrReplaced means that a container is another one than the one that was described.
+var ErrReplaced = errors.New("the container was dropped meanwhile, and another one has its name: nothing was deleted")
+
+// Drop deletes a container with its documents, unless it is another container than the described one. A container that
+// is replaced between the comparison and the deletion is deleted, because the service deletes by name.
+func Drop(ctx context.Context, o *place.Opener, at place.Address, described Container) error {
 	a, err := o.Account(ctx, at)
 	if err != nil {
 		return err
 	}
-	_, err = a.Send(ctx, place.Request{
-		Method: http.MethodDelete, Resource: []string{"dbs", at.Database, "colls", at.Container},
-	})
+	resource := []string{"dbs", at.Database, "colls", at.Container}
+	reply, err := a.Send(ctx, place.Request{Method: http.MethodGet, Resource: resource, Want: containerMembers})
+	if err != nil {
+		return err
+	}
+	if rawjson.Text(rawjson.Lookup(reply.Body, "_rid")) != described.rid {
+		return fmt.Errorf("%s: %w", at.Quote(), ErrReplaced)
+	}
+	_, err = a.Send(ctx, place.Request{Method: http.MethodDelete, Resource: resource})
 	return err
 }

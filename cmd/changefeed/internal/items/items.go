@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // A Target is an open container.
@@ -102,13 +103,19 @@ type Document struct {
 func (d Document) String() string { return fmt.Sprintf("document %q of key %s", d.ID, d.Key) }
 
 // send sends a request about a document.
-func (t *Target) send(ctx context.Context, method string, d Document, ifMatch string) (place.Reply, error) {
+func (t *Target) send(ctx context.Context, method string, d Document, ifMatch string, want ...string) (place.Reply,
+	error,
+) {
 	name, value := place.KeyHeader(d.Key)
 	reply, err := t.account.Send(ctx, place.Request{
 		Method: method, Resource: t.resource("docs", d.ID), Header: map[string]string{name: value, "If-Match": ifMatch},
+		Want: want,
 	})
 	return reply, t.explain(d, ifMatch, err)
 }
+
+// documentMembers are members that each stored document has.
+var documentMembers = []string{"id", "_rid", "_etag"}
 
 // explain makes the refusal of a request about a document an error in the user's words.
 func (t *Target) explain(d Document, ifMatch string, err error) error {
@@ -122,8 +129,8 @@ func (t *Target) explain(d Document, ifMatch string, err error) error {
 				"blank: want changefeed query with WHERE c.id = @id", d.ID)
 		}
 	case http.StatusPreconditionFailed:
-		return fmt.Errorf("--if-match is %s: %v has another etag now, because somebody has changed it: want its present "+
-			"_etag, which changefeed get shows", ifMatch, d)
+		return fmt.Errorf("--if-match is %s: %v %w: want its present _etag, which changefeed get shows", ifMatch, d,
+			errOtherETag)
 	case http.StatusConflict:
 		return fmt.Errorf("%w: %v is in container %q: want another id, or leave --create out to replace it", errExists, d,
 			t.Name())
@@ -131,17 +138,50 @@ func (t *Target) explain(d Document, ifMatch string, err error) error {
 	return err
 }
 
+// errOtherETag means that a document has another etag than a condition.
+var errOtherETag = errors.New("has another etag now, because somebody has changed it")
+
 // errExists means that a document exists which should be created.
 var errExists = errors.New("the document exists already")
 
 // Get returns a document.
 func (t *Target) Get(ctx context.Context, d Document) (json.RawMessage, error) {
-	reply, err := t.send(ctx, http.MethodGet, d, "")
+	reply, err := t.send(ctx, http.MethodGet, d, "", documentMembers...)
+	if got := rawjson.Text(rawjson.Lookup(reply.Body, "id")); err == nil && got != d.ID {
+		return nil, fmt.Errorf("the answer is document %q, and not %v: is %s an account of Azure Cosmos DB or changefeed "+
+			"serve?", got, d, t.account.Endpoint)
+	}
 	return reply.Body, err
 }
 
-// Delete deletes a document, if ifMatch is empty or the document's etag. The charge is nil if it is unknown.
-func (t *Target) Delete(ctx context.Context, d Document, ifMatch string) (charge *float64, err error) {
-	reply, err := t.send(ctx, http.MethodDelete, d, ifMatch)
+// Find returns the etag of a document, which must be ifMatch if that is not empty.
+func (t *Target) Find(ctx context.Context, d Document, ifMatch string) (etag string, err error) {
+	document, err := t.Get(ctx, d)
+	if err != nil {
+		return "", err
+	}
+	etag = rawjson.Text(rawjson.Lookup(document, "_etag"))
+	// As an account does, Find takes an etag without its quotes, and a star for any.
+	if ifMatch != "" && ifMatch != "*" && strings.Trim(ifMatch, `"`) != strings.Trim(etag, `"`) {
+		return etag, fmt.Errorf("--if-match is %s: %v %w: want its present _etag, which changefeed get shows", ifMatch, d,
+			errOtherETag)
+	}
+	return etag, nil
+}
+
+// Delete deletes a document if it still has the etag that Find has returned. The charge is nil if it is unknown.
+func (t *Target) Delete(ctx context.Context, d Document, etag string) (charge *float64, err error) {
+	reply, err := t.send(ctx, http.MethodDelete, d, etag)
+	if errors.Is(err, errOtherETag) {
+		err = fmt.Errorf("%v was changed meanwhile, so nothing was deleted: want another look at it first", d)
+	}
 	return reply.Charge(), err
+}
+
+// Where names the store or account of the container.
+func (t *Target) Where() string {
+	if dir := t.container.Address.Dir; dir != "" {
+		return "store " + dir
+	}
+	return t.account.Endpoint
 }

@@ -163,6 +163,7 @@ func (t *Target) Put(ctx context.Context, body []byte, w Write) (Item, error) {
 	name, value := place.KeyHeader(d.Key)
 	q := place.Request{
 		Method: http.MethodPost, Resource: t.resource("docs"), Header: map[string]string{name: value}, Body: body,
+		Want: documentMembers,
 	}
 	switch {
 	case w.IfMatch != "":

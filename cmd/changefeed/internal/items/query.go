@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
@@ -71,7 +72,8 @@ func (t *Target) Run(ctx context.Context, q Query, write func(row json.RawMessag
 	if err != nil {
 		return bill, err
 	}
-	for {
+	for pages := (place.Pages{}); ; {
+		before := bill.Rows
 		reply, err := t.page(ctx, request)
 		if err != nil {
 			return bill, err
@@ -79,6 +81,9 @@ func (t *Target) Run(ctx context.Context, q Query, write func(row json.RawMessag
 		bill.Pages++
 		if charge := reply.Charge(); charge != nil {
 			bill.Charge += *charge
+		}
+		if err := t.checkPage(reply.Body); err != nil {
+			return bill, err
 		}
 		for row := range rawjson.Elements(rawjson.Lookup(reply.Body, "Documents")) {
 			if q.Max > 0 && bill.Rows == q.Max {
@@ -93,8 +98,24 @@ func (t *Target) Run(ctx context.Context, q Query, write func(row json.RawMessag
 		if next == "" || q.Max > 0 && bill.Rows == q.Max {
 			return bill, nil
 		}
+		if err := pages.Next(next, bill.Rows-before); err != nil {
+			return bill, err
+		}
 		request.Header["X-Ms-Continuation"] = next
 	}
+}
+
+// checkPage refuses a page whose number of rows is another than the page says.
+func (t *Target) checkPage(page []byte) error {
+	rows := 0
+	for range rawjson.Elements(rawjson.Lookup(page, "Documents")) {
+		rows++
+	}
+	if count := string(rawjson.Lookup(page, "_count")); count != strconv.Itoa(rows) {
+		return fmt.Errorf("the answer to the query has %s, and its _count is %s: is %s an account of Azure Cosmos DB or "+
+			"changefeed serve?", terminal.Count(rows, "row"), pkey.Show([]byte(count)), t.account.Endpoint)
+	}
+	return nil
 }
 
 // The texts of a query that are no parameters, and those that are.
@@ -136,7 +157,10 @@ func (t *Target) queryRequest(q Query) (place.Request, error) {
 		name, value := place.KeyHeader(q.Key)
 		header[name] = value
 	}
-	return place.Request{Method: http.MethodPost, Resource: t.resource("docs"), Header: header, Body: body}, nil
+	return place.Request{
+		Method: http.MethodPost, Resource: t.resource("docs"), Header: header, Body: body,
+		Want: []string{"Documents", "_count"},
+	}, nil
 }
 
 // rangeHeader names the only partition that a query reads.
@@ -200,6 +224,7 @@ func (t *Target) Explain(ctx context.Context, q Query) (string, error) {
 		return "", err
 	}
 	delete(request.Header, "X-Ms-Documentdb-Isquery")
+	request.Want = nil // a plan has other members
 	for name, value := range planHeaders {
 		request.Header[name] = value
 	}

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -75,10 +74,10 @@ func (t *tally) finishImport(all bool) error {
 	if err := t.saveMark(); err != nil {
 		return err
 	}
-	if all {
-		return cmp.Or(t.rejects.close(), t.mark.remove())
+	if err := t.rejects.close(); err != nil || !all {
+		return err
 	}
-	return t.rejects.close()
+	return t.mark.remove() // only now, because rejects that are not on the disk must be written again
 }
 
 // A rejectFile contains the refused documents. The first such document creates the file.

@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
@@ -39,6 +40,7 @@ type Settings struct {
 	Key        string // without a key and a connection string, requests use an identity of Microsoft Entra ID
 	Connection string // endpoint and key in a single text
 	CA         string // file with the certificate of a server with a self-made certificate
+	NoPrograms bool   // run no program for a key, as for a completion, which nobody has asked for
 
 	Choice contexts.Choice                  // of the context
 	Say    func(format string, args ...any) // says which account and key are used; nil is silence
@@ -56,6 +58,7 @@ const (
 type credentials struct {
 	Endpoint, key string
 	from, keyFrom string // the flag, variable or context of each; from is empty if the address has the endpoint
+	unused        string // the variable with a key that is not for this context
 }
 
 // An offer is an endpoint and a key from one flag, variable or context, each of them only if it is given.
@@ -63,7 +66,8 @@ type offer struct {
 	from     string
 	endpoint string // empty means any endpoint
 	key      contexts.KeySource
-	isKey    bool // the key alone is given, so the offer names no endpoint
+	isKey    bool   // the key alone is given, so the offer names no endpoint
+	notFor   string // endpoint of the context, which gets no key of a variable without an endpoint
 }
 
 // offers returns the offers in the order of their precedence: flags, a context that the user has named, the
@@ -97,6 +101,7 @@ func (f Settings) offers() ([]offer, error) {
 			from: "$" + KeyVariable, key: contexts.KeySource{Secret: os.Getenv(KeyVariable)}, isKey: true,
 			// A variable without an endpoint belongs to the account of the connection string, if there is one.
 			endpoint: cmp.Or(stated, connection.endpoint, variable.endpoint),
+			notFor:   cmp.Or(named.endpoint, current.endpoint),
 		},
 		current,
 	}, nil
@@ -141,6 +146,13 @@ func (f Settings) findAccount(ctx context.Context, a Address) (credentials, erro
 		if o.key.IsZero() || o.endpoint != "" && !sameHost(o.endpoint, c.Endpoint) {
 			continue
 		}
+		if o.endpoint == "" && sameHost(o.notFor, c.Endpoint) {
+			c.unused = o.from
+			continue
+		}
+		if f.NoPrograms && len(o.key.Command) > 0 {
+			return c, fmt.Errorf("%s: no program is run", o.from)
+		}
 		if c.key, err = o.key.Read(ctx); err != nil {
 			return c, fmt.Errorf("%s: %w", o.from, err)
 		}
@@ -148,6 +160,9 @@ func (f Settings) findAccount(ctx context.Context, a Address) (credentials, erro
 		return c, c.checkKey()
 	}
 	c.keyFrom = "Microsoft Entra ID, because there is no key"
+	if c.unused != "" {
+		c.keyFrom = "Microsoft Entra ID, because the context has no key, and " + c.unused + " is for no context"
+	}
 	// Only an emulator listens on loopback, so the emulator's key is no secret.
 	if IsLoopback(c.Endpoint) {
 		c.key = cosmosrest.EmulatorKey
@@ -165,10 +180,20 @@ func (c credentials) checkKey() error {
 	return nil
 }
 
-// sameHost reports whether two URLs lead to the same server.
+// sameHost reports whether two URLs lead to the same server in the same way: what was given for https must not be sent
+// without encryption. Within this machine nobody can read it.
 func sameHost(one, other string) bool {
 	a, b := hostPort(one), hostPort(other)
-	return a != "" && a == b
+	return a != "" && a == b && (schemeOf(one) == schemeOf(other) || IsLoopback(one))
+}
+
+// schemeOf returns the scheme of a URL.
+func schemeOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme
 }
 
 // hostPort returns host and port of a URL. If the URL has no port, hostPort uses the port of the scheme, because the
@@ -249,7 +274,7 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 // say tells the user who has asked for more.
 func (f Settings) say(format string, args ...any) {
 	if f.Say != nil {
-		f.Say(format, args...)
+		f.Say("%s", terminal.WithoutSecrets(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -283,7 +308,7 @@ func (f Settings) findIdentity(c credentials) (rest.Signer, cosmos.Credential, e
 	if err != nil {
 		return nil, cosmos.Credential{}, fmt.Errorf("account %q: %w", c.Endpoint, err)
 	}
-	identity := &entraIdentity{TokenCredential: found, endpoint: c.Endpoint, say: f.say}
+	identity := &entraIdentity{TokenCredential: found, endpoint: c.Endpoint, unused: c.unused, say: f.say}
 	return rest.Token(identity, endpoint), cosmos.Token(identity), nil
 }
 
@@ -292,6 +317,7 @@ func (f Settings) findIdentity(c credentials) (rest.Signer, cosmos.Credential, e
 type entraIdentity struct {
 	azcore.TokenCredential
 	endpoint string
+	unused   string
 	say      func(format string, args ...any)
 	said     sync.Once
 }
@@ -302,17 +328,21 @@ func (e *entraIdentity) GetToken(ctx context.Context, o policy.TokenRequestOptio
 	if err != nil && ctx.Err() == nil {
 		// Requests are retried, but the reason stays the same.
 		e.said.Do(func() { e.say("Microsoft Entra ID gives no token: %v", err) })
-		err = &noKeyError{e.endpoint}
+		err = &noKeyError{e.endpoint, e.unused}
 	}
 	return token, err
 }
 
 // noKeyError says that there is neither a key nor an identity for an endpoint. The cause is left out, because the cause
 // has many lines.
-type noKeyError struct{ endpoint string }
+type noKeyError struct{ endpoint, unused string }
 
 // Error returns what to do.
 func (e *noKeyError) Error() string {
+	if e.unused != "" {
+		return fmt.Sprintf("no key for %s: its context has none, and %s is for no context: want --account-key, a context "+
+			"with a key, or log in to Microsoft Entra ID; -v says why this machine has no identity", e.endpoint, e.unused)
+	}
 	return fmt.Sprintf("no key for %s: want $%s, --account-key, a connection string or a context with a key, or log "+
 		"in to Microsoft Entra ID; -v says why this machine has no identity", e.endpoint, KeyVariable)
 }

@@ -198,3 +198,22 @@ func TestARequestThatNobodyAnswersEnds(t *testing.T) {
 		}
 	})
 }
+
+// What was given for https is not sent without encryption, except within this machine.
+func TestAKeyForHTTPSIsNotSentByHTTP(t *testing.T) {
+	for _, tt := range []struct {
+		given, endpoint string
+		want            bool
+	}{
+		{"https://contoso.example", "http://contoso.example:443", false},
+		{"http://contoso.example:443", "https://contoso.example", false},
+		{"https://contoso.example:443/", "https://Contoso.example", true},
+		{"http://contoso.example", "http://contoso.example:80", true},
+		{"https://127.0.0.1:8081/", "http://127.0.0.1:8081", true},
+		{"", "http://127.0.0.1:8081", false},
+	} {
+		if got := sameHost(tt.given, tt.endpoint); got != tt.want {
+			t.Errorf("%s and %s: got %v, want %v", tt.given, tt.endpoint, got, tt.want)
+		}
+	}
+}

@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,8 +25,27 @@ import (
 // The limits of a request that is not about items.
 const (
 	callTimeout = 30 * time.Second
-	maxReply    = 16 << 20 // bytes
+	maxReply    = 64 << 20 // bytes; a page has 4 MB, and a single row of a query may be larger
 )
+
+// readReply reads the body of an answer. A longer one is an error, because its beginning would be wrong alone.
+func readReply(body io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(body, maxReply+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read answer of account: %w", err)
+	case len(text) > maxReply:
+		return nil, fmt.Errorf("read answer of account: it has more than %d MB", maxReply>>20)
+	}
+	return text, nil
+}
+
+// strangeAnswer returns the error of an answer that no account gives. Such an answer comes from another server: a
+// proxy, or the login page of a network.
+func (a *Account) strangeAnswer(method, path string, err error) error {
+	return fmt.Errorf("the answer to %s %s %w: is %s an account of Azure Cosmos DB or changefeed serve?", method, path, err,
+		a.Endpoint)
+}
 
 // callError is the refusal of an account.
 type callError struct {
@@ -57,12 +78,12 @@ func (a *Account) call(ctx context.Context, method string, resource []string, ki
 		return err
 	}
 	return a.send(request, func(body io.Reader) error {
-		text, err := io.ReadAll(io.LimitReader(body, maxReply))
+		text, err := readReply(body)
 		if err != nil {
-			return fmt.Errorf("read answer of account: %w", err)
+			return err
 		}
 		if err := json.Unmarshal(text, reply); err != nil {
-			return fmt.Errorf("read answer to %s %s: %w", method, request.URL.Path, err)
+			return a.strangeAnswer(method, request.URL.Path, fmt.Errorf("cannot be read (%w)", err))
 		}
 		return nil
 	})
@@ -88,16 +109,27 @@ func (a *Account) answerTo(request *http.Request) (*http.Response, error) {
 		return answer, nil
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
+	text, err := readReply(answer.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read answer of account: %w", err)
+		return nil, err
 	}
-	milliseconds, _ := strconv.ParseFloat(answer.Header.Get("X-Ms-Retry-After-Ms"), 64) // 0 if there is no number
 	return nil, &callError{
 		request: request.Method + " " + request.URL.Path, status: answer.StatusCode,
 		substatus: answer.Header.Get("X-Ms-Substatus"), said: refusalOf(text), plan: planOf(text),
-		wait: time.Duration(milliseconds * float64(time.Millisecond)),
+		wait: waitAsked(answer.Header),
 	}
+}
+
+// longestAsked bounds a wait, because a longer one may not fit in a Duration. Nobody waits for as long.
+const longestAsked = time.Hour
+
+// waitAsked returns how long an account asks to wait; 0 if it does not ask for a positive number of milliseconds.
+func waitAsked(h http.Header) time.Duration {
+	ms, err := strconv.ParseFloat(h.Get("X-Ms-Retry-After-Ms"), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(ms) || ms < 0 {
+		return 0
+	}
+	return time.Duration(min(ms, float64(longestAsked.Milliseconds())) * float64(time.Millisecond))
 }
 
 // signedRequest makes a signed request, with the JSON of body or, if body is bytes, with body itself.

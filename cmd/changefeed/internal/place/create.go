@@ -47,6 +47,10 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 		&p); err != nil {
 		return s, fmt.Errorf("read container: %w", err)
 	}
+	if p.ID == "" || len(p.PartitionKey.Paths) == 0 {
+		return s, a.strangeAnswer(http.MethodGet, "/dbs/"+at.Database+"/colls/"+at.Container,
+			errors.New("is no container"))
+	}
 	s = docstore.ContainerSpec{Paths: p.PartitionKey.Paths, DefaultTTL: p.DefaultTTL}
 	if p.Policy != nil {
 		s.Retention = time.Duration(p.Policy.Minutes) * time.Minute
@@ -75,7 +79,10 @@ func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSp
 	if err != nil {
 		return fmt.Errorf("write container: %w", err)
 	}
-	q := Request{Method: http.MethodPost, Resource: []string{"dbs", at.Database, "colls"}, Body: body}
+	q := Request{
+		Method: http.MethodPost, Resource: []string{"dbs", at.Database, "colls"}, Body: body,
+		Want: []string{"id", "_rid"},
+	}
 	if ru > 0 {
 		q.Header = map[string]string{"X-Ms-Offer-Throughput": strconv.Itoa(ru)}
 	}

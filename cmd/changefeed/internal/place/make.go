@@ -8,7 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -31,6 +34,9 @@ type Wanted struct {
 
 // Make opens a container. If the container is missing, Make creates it, together with the store or database.
 func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, error) {
+	if err := checkNewName(a); err != nil {
+		return nil, err
+	}
 	if a.Dir == "" {
 		return o.makeRemote(ctx, a, w)
 	}
@@ -43,6 +49,20 @@ func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, err
 		return nil, err
 	}
 	return Stored(c, a), nil
+}
+
+const maxName = 255 // characters of the name of a database or a container
+
+// checkNewName refuses a name that the service refuses for a new database or container.
+func checkNewName(a Address) error {
+	for _, n := range []struct{ of, name string }{{"database", a.Database}, {"container", a.Container}} {
+		if utf8.RuneCountInString(n.name) > maxName || strings.ContainsAny(n.name, `/\?#`) ||
+			strings.ContainsFunc(n.name, unicode.IsControl) || strings.TrimRight(n.name, " ") != n.name {
+			return usage.Error{Err: fmt.Errorf("%s: the %s is %q: want a name of at most %d characters, without / \\ ? #, "+
+				"control characters and a blank at its end", terminal.OneLine(a.Quote()), n.of, n.name, maxName)}
+		}
+	}
+	return nil
 }
 
 // makeStore opens a store. If the store is missing, makeStore first creates the container in memory, so that an invalid

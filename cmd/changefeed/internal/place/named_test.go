@@ -62,7 +62,9 @@ func TestAContextTakesItsPlaceAmongFlagsAndVariables(t *testing.T) {
 		"current":                       {"", Settings{}, nil, "cosmos:d/c", contosoURL, "Y3R4"},
 		"current, behind an endpoint":   {"", Settings{}, fabrikam, "cosmos:d/c", fabrikamURL, "ZW52"},
 		"current, behind a string":      {"", Settings{}, withString, "cosmos:d/c", fabrikamURL + ":443/", "c3Ry"},
-		"current, behind a key":         {"", Settings{}, withKey, "cosmos:d/c", contosoURL, "ZW52"},
+		"current, beside a key":         {"", Settings{}, withKey, "cosmos:d/c", contosoURL, "Y3R4"},
+		"without a key, beside a key":   {"keyless", Settings{}, withKey, "cosmos:d/c", fabrikamURL, ""},
+		"a key and another address":     {"", Settings{}, withKey, fabrikamURL + "/d/c", fabrikamURL, "ZW52"},
 		"named, before the environment": {"contoso", Settings{}, fabrikam, "cosmos:d/c", contosoURL, "Y3R4"},
 		"named, before a key":           {"contoso", Settings{}, withKey, "cosmos:d/c", contosoURL, "Y3R4"},
 		"named, behind a flag": {
@@ -225,5 +227,21 @@ func TestACertificateIsForItsContextAlone(t *testing.T) {
 	}
 	if _, err := s.makeTransport(fabrikamURL); err != nil {
 		t.Errorf("another account: %v", err)
+	}
+}
+
+// A completion is not asked for by a person, who may have to unlock a program that keeps keys.
+func TestACompletionRunsNoProgram(t *testing.T) {
+	forgetAccounts(t, nil)
+	path := filepath.Join(t.TempDir(), "config.json")
+	text := `{"version": 1, "current": "a", "contexts": {"a": {"endpoint": "` + contosoURL + `",
+		"key": {"command": ["no-such-program"]}}}}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := Settings{Choice: contexts.Choice{File: path}, NoPrograms: true}
+	_, err := f.findAccount(t.Context(), Address{})
+	if err == nil || !strings.Contains(err.Error(), "no program is run") {
+		t.Errorf("got %v", err)
 	}
 }

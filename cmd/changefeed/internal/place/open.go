@@ -187,6 +187,18 @@ func openError(err error, a Address) error {
 	return err
 }
 
+// Where names the store or account of an address, for a question to a person.
+func (o *Opener) Where(ctx context.Context, a Address) (string, error) {
+	if a.Dir != "" {
+		return "store " + a.Dir, nil
+	}
+	opened, err := o.Account(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	return opened.Endpoint, nil
+}
+
 // find returns an existing container.
 func find(db *docstore.DB, a Address) (*docstore.Container, error) {
 	c, err := db.Container(a.Name())

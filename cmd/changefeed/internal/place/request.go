@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,6 +30,7 @@ type Request struct {
 	Resource []string          // kinds and ids in turn, such as dbs, shop, colls
 	Header   map[string]string // beside those that every request has
 	Body     []byte
+	Want     []string // members that the JSON of the answer must have; none if there is nothing to compare
 }
 
 // A Reply is the answer to a Request.
@@ -80,27 +80,86 @@ func (a *Account) sendOnce(ctx context.Context, q Request) (reply Reply, err err
 	}
 	defer answer.Body.Close()
 	reply.Header = answer.Header
-	if reply.Body, err = io.ReadAll(io.LimitReader(answer.Body, maxReply)); err != nil {
-		return reply, fmt.Errorf("read answer of account: %w", err)
+	if reply.Body, err = readReply(answer.Body); err != nil {
+		return reply, err
+	}
+	if err := q.checkAnswer(answer.StatusCode, reply.Body); err != nil {
+		return reply, a.strangeAnswer(q.Method, r.URL.Path, err)
 	}
 	return reply, nil
 }
 
+// checkAnswer refuses a success that is none of the request. The error continues "the answer to GET /dbs".
+func (q Request) checkAnswer(status int, body []byte) error {
+	switch {
+	case q.Method == http.MethodDelete && status != http.StatusNoContent:
+		return fmt.Errorf("has the status %d, and not %d", status, http.StatusNoContent)
+	case len(q.Want) > 0 && !json.Valid(body):
+		return errors.New("is no JSON")
+	}
+	for _, member := range q.Want {
+		if rawjson.Lookup(body, member) == nil {
+			return fmt.Errorf("has no %s", member)
+		}
+	}
+	return nil
+}
+
 // List reads a list of resources to its end, such as the DocumentCollections of dbs, shop, colls.
 func (a *Account) List(ctx context.Context, member string, resource ...string) (all [][]byte, err error) {
-	q := Request{Method: http.MethodGet, Resource: resource, Header: map[string]string{}}
-	for {
+	q := Request{Method: http.MethodGet, Resource: resource, Header: map[string]string{}, Want: []string{member}}
+	for pages := (Pages{}); ; {
 		reply, err := a.Send(ctx, q)
 		if err != nil {
 			return nil, err
 		}
+		before := len(all)
 		for element := range rawjson.Elements(rawjson.Lookup(reply.Body, member)) {
 			all = append(all, element)
 		}
-		if q.Header["X-Ms-Continuation"] = reply.Header.Get("X-Ms-Continuation"); q.Header["X-Ms-Continuation"] == "" {
+		next := reply.Header.Get("X-Ms-Continuation")
+		if next == "" {
 			return all, nil
 		}
+		if err := pages.Next(next, len(all)-before); err != nil {
+			return nil, err
+		}
+		q.Header["X-Ms-Continuation"] = next
 	}
+}
+
+// maxIdle is how many pages without a row may have the same continuation, as when an account had no time for the page.
+const maxIdle = 10
+
+// Pages notices continuations that lead back to a page that was read before, which would never end. The zero value is
+// before the first page.
+type Pages struct {
+	last    string
+	kept    string // an earlier continuation, of a page that is a power of 2 pages from the first
+	read    int    // pages
+	keepAt  int    // the page whose continuation is kept next
+	idle    int    // pages without a row that lead back
+	perhaps bool   // kept is set
+}
+
+// Next takes the continuation of a page, and the number of rows of the page.
+func (p *Pages) Next(continuation string, rows int) error {
+	if p.perhaps && (continuation == p.last || continuation == p.kept) {
+		if p.idle++; rows > 0 || p.idle == maxIdle {
+			return fmt.Errorf("the account sends the continuation of page %d a second time, so the pages would never end",
+				p.read)
+		}
+		return nil
+	}
+	if rows > 0 {
+		p.idle = 0
+	}
+	// Brent's way to find a cycle: however long the cycle is, a kept continuation is in it at last.
+	if p.read++; p.read > p.keepAt {
+		p.kept, p.keepAt, p.perhaps = continuation, 2*p.read, true
+	}
+	p.last = continuation
+	return nil
 }
 
 // KeyHeader returns the header of a partition key. A header has ASCII characters only, and the service reads this

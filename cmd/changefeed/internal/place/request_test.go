@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,4 +186,109 @@ func TestAThrottledRequestWaitsAsLongAsTheAccountSays(t *testing.T) {
 			t.Errorf("asked %d times in %v, %v, want the second time after 5s", asked, spent, err)
 		}
 	})
+}
+
+func TestAWaitThatAnAccountAsksForIsBounded(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "NaN": 0, "-5": 0, "soon": 0, "1.5": 1500 * time.Microsecond, "1e300": longestAsked, "Inf": longestAsked,
+		"1e400": longestAsked,
+	} {
+		if got := waitAsked(http.Header{"X-Ms-Retry-After-Ms": {text}}); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestAListWithoutAnEndIsAnError(t *testing.T) {
+	for name, next := range map[string]func(n int) string{
+		"one continuation": func(int) string { return "a" },
+		"a cycle":          func(n int) string { return strconv.Itoa(n % 7) },
+		"a late cycle":     func(n int) string { return strconv.Itoa(min(n, 40) + n%3) },
+	} {
+		for _, row := range []string{`{"id":"a"}`, ""} {
+			asked := 0
+			a := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+				if asked++; asked == 1000 {
+					w.WriteHeader(http.StatusTeapot)
+				}
+				w.Header().Set("x-ms-continuation", next(asked))
+				_, _ = w.Write([]byte(`{"Databases":[` + row + `]}`)) // the test sees if it fails
+			})
+			_, err := a.List(t.Context(), "Databases", "dbs")
+			if err == nil || !strings.Contains(err.Error(), "the pages would never end") {
+				t.Errorf("%s of rows %q: got %v after %d pages", name, row, err, asked)
+			}
+		}
+	}
+}
+
+// A page for which an account had no time is empty, and may have the continuation of the page before.
+func TestAListGoesOnAfterAnEmptyPage(t *testing.T) {
+	var p Pages
+	for i, page := range []struct {
+		next string
+		rows int
+	}{{"a", 1}, {"a", 0}, {"a", 0}, {"b", 1}, {"c", 1}, {"c", 0}, {"d", 1}} {
+		if err := p.Next(page.next, page.rows); err != nil {
+			t.Errorf("page %d: %v", i+1, err)
+		}
+	}
+}
+
+func TestAnAnswerThatNoAccountGivesIsAnError(t *testing.T) {
+	for _, tt := range []struct {
+		method string
+		status int
+		body   string
+		want   string
+	}{
+		{http.MethodGet, 200, "<html>", "the answer to GET /dbs/d is no JSON: is http://127.0.0.1:"},
+		{http.MethodGet, 200, "", "is no JSON"},
+		{http.MethodGet, 200, `{"id":"d"}`, "has no _rid"},
+		{http.MethodGet, 200, `["id","_rid"]`, "has no id"},
+		{http.MethodDelete, 200, "<html>", "has the status 200, and not 204: is http://127.0.0.1:"},
+		{http.MethodGet, 200, `{"id":"d","_rid":"x"}`, ""},
+		{http.MethodDelete, 204, "", ""},
+	} {
+		a := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tt.status)
+			_, _ = w.Write([]byte(tt.body)) // the test sees if it fails
+		})
+		q := Request{Method: tt.method, Resource: []string{"dbs", "d"}}
+		if tt.method == http.MethodGet {
+			q.Want = []string{"id", "_rid"}
+		}
+		_, err := a.Send(t.Context(), q)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %d %s: got %v, want %s", tt.method, tt.status, tt.body, err, tt.want)
+		}
+	}
+}
+
+func TestAnAnswerThatIsTooLongIsNotCut(t *testing.T) {
+	zeros := make([]byte, 1<<20)
+	a := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		for range maxReply>>20 + 1 {
+			_, _ = w.Write(zeros) // the reader ends first
+		}
+	})
+	reply, err := a.Send(t.Context(), Request{Method: http.MethodGet, Resource: []string{"dbs"}})
+	if err == nil || !strings.Contains(err.Error(), "more than 64 MB") {
+		t.Errorf("got %d bytes, %v", len(reply.Body), err)
+	}
+}
+
+func TestANewNameIsOneThatTheServiceTakes(t *testing.T) {
+	for name, want := range map[string]bool{
+		"orders": true, "a b": true, "東京": true, strings.Repeat("ü", 255): true, "a/b": false, `a\b`: false,
+		"a?": false, "a#": false, "a\x1b[2J": false, "a\n": false, "a ": false, strings.Repeat("a", 256): false,
+	} {
+		for _, at := range []Address{{Database: "d", Container: name}, {Database: name, Container: "c"}} {
+			err := checkNewName(at)
+			_, wrong := errors.AsType[usage.Error](err)
+			if wrong == want || err != nil && strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%+v: got %v, want it taken: %v", at, err, want)
+			}
+		}
+	}
 }

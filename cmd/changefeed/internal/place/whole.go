@@ -84,6 +84,9 @@ var ErrExists = errors.New("there is such a container already")
 func (o *Opener) MakeNew(ctx context.Context, at Address, w Wanted, ifMissing bool) (c *Container, isNew bool,
 	err error,
 ) {
+	if err := checkNewName(at); err != nil {
+		return nil, false, err
+	}
 	if at.Dir != "" {
 		if _, err := o.makeStore(ctx, at, w); err != nil {
 			return nil, false, err

@@ -103,7 +103,7 @@ func (r *Report) Notice(format string, args ...any) {
 func (r *Report) Warn(format string, args ...any) {
 	n := notice{fmt.Sprintf(format, args...)}
 	_ = r.Aside(n, func(w io.Writer) error { // if this fails, there is no reader
-		text := terminal.Wrap(r.Command+": "+n.Text, 0, terminal.Of(w).Room(), 2)
+		text := terminal.Wrap(r.Command+": "+terminal.Harmless(n.Text), 0, terminal.Of(w).Room(), 2)
 		_, err := fmt.Fprintln(w, text)
 		return err
 	})

@@ -159,7 +159,11 @@ func (r *Rows) writePage() error {
 		}
 		return nil
 	}
-	cells := [][]string{columns} // as they are, so that --fields accepts them
+	heading := make([]string, len(columns)) // as the columns are, so that --fields accepts them
+	for i, column := range columns {
+		heading[i] = terminal.OneLine(column)
+	}
+	cells := [][]string{heading}
 	for _, row := range rows {
 		line := make([]string, len(columns))
 		for i, column := range columns {

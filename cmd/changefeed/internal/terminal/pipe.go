@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -19,6 +20,33 @@ func Input(ctx context.Context) *os.File {
 	}
 	context.AfterFunc(ctx, func() { f.Close() })
 	return f
+}
+
+// Open opens a file for reading. The end of ctx ends the opening of a pipe that nobody writes to, and a read from it.
+func Open(ctx context.Context, path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		return os.Open(path)
+	}
+	type opened struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan opened, 1)
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		f, err := os.Open(path)
+		done <- opened{f, err}
+	})
+	select {
+	case o := <-done:
+		if o.err == nil {
+			context.AfterFunc(ctx, func() { o.file.Close() })
+		}
+		return o.file, o.err
+	case <-ctx.Done(): // the process ends, and the goroutine with it
+		return nil, fmt.Errorf("open %s: %w", path, context.Cause(ctx))
+	}
 }
 
 // WhileRead returns a context that ends, with [syscall.EPIPE] as the cause, when standard output has no reader any

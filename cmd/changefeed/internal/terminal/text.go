@@ -71,17 +71,22 @@ func Shorten(text string, n int) string {
 	return displaywidth.TruncateString(text, n, Ellipsis)
 }
 
+// isShown reports whether a character belongs to a text, and controls no terminal. The joiners are no graphic
+// characters, but join an emoji of several people, or the letters of some scripts.
+func isShown(r rune) bool {
+	const nonJoiner, joiner = '\u200c', '\u200d'
+	return unicode.IsGraphic(r) || r == joiner || r == nonJoiner
+}
+
 // OneLine returns a text on a single line, without characters that control a terminal.
 func OneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
-		return unicode.IsSpace(r) || !unicode.IsGraphic(r)
-	}), " ")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !isShown(r) }), " ")
 }
 
 // Harmless returns a text without characters that control a terminal, except for line breaks and tabs.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+		if r == '\n' || r == '\t' || isShown(r) {
 			return r
 		}
 		return unicode.ReplacementChar

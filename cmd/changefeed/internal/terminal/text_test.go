@@ -1,6 +1,9 @@
 package terminal
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestTextIsWrappedBetweenWords(t *testing.T) {
 	for _, tt := range []struct {
@@ -88,6 +91,35 @@ func TestATextIsClippedBetweenCharacters(t *testing.T) {
 	for n, want := range map[int]string{-1: "", 0: "", 2: "äö", 3: "äöü", 4: "äöü"} {
 		if got := Clip("äöü", n); got != want {
 			t.Errorf("%d characters: got %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestATextKeepsItsJoinersAndLosesWhatControlsATerminal(t *testing.T) {
+	const family = "👩‍👩‍👧" // three people and two joiners
+	for _, f := range []func(string) string{OneLine, Harmless} {
+		if got := f(family); got != family {
+			t.Errorf("got %q, want %q", got, family)
+		}
+		got := f("a\x1b[2J\u202eb\u009bc")
+		if strings.ContainsAny(got, "\x1b\u202e\u009b") || !strings.Contains(got, "b") {
+			t.Errorf("got %q, want no control characters", got)
+		}
+	}
+}
+
+func TestTheSecretsOfAURLAreNotShown(t *testing.T) {
+	for text, want := range map[string]string{
+		`ADDRESS is "https://ann:pw@host:8081/d/c": want`: `ADDRESS is "https://…@host:8081/d/c": want`,
+		"parse https://ann:p/w@host/d: bad":               "parse https://…@host/d: bad",
+		"https://ann:p@w@host/d":                          "https://…@host/d",
+		"nats://token@host:4222":                          "nats://…@host:4222",
+		"https://host/d/c?sv=1&sig=a%2Fb%3D&x=1":          "https://host/d/c?sv=1&sig=…&x=1",
+		"http://127.0.0.1:8081/d/a@b and c@d":             "http://127.0.0.1:8081/d/a@b and c@d",
+		"want amqp://USER:PASSWORD@HOST/VHOST":            "want amqp://USER:PASSWORD@HOST/VHOST",
+	} {
+		if got := WithoutSecrets(text); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
 }
