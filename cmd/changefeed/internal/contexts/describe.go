@@ -3,6 +3,7 @@ package contexts
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
@@ -43,7 +44,8 @@ func (d Description) WriteText(w io.Writer) error {
 	if d.Current {
 		name += " (current)"
 	}
-	text := "context " + name + "\n"
+	var text strings.Builder
+	text.WriteString("context " + name + "\n")
 	for _, f := range []struct {
 		name  string
 		value *string
@@ -55,9 +57,9 @@ func (d Description) WriteText(w io.Writer) error {
 		{"certificate", d.CA},
 	} {
 		if f.value != nil {
-			text += fmt.Sprintf("  %-12s %s\n", f.name, terminal.OneLine(*f.value))
+			fmt.Fprintf(&text, "  %-12s %s\n", f.name, terminal.OneLine(*f.value))
 		}
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, text.String())
 	return err
 }

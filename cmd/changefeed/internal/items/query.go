@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -225,9 +226,7 @@ func (t *Target) Explain(ctx context.Context, q Query) (string, error) {
 	}
 	delete(request.Header, "X-Ms-Documentdb-Isquery")
 	request.Want = nil // a plan has other members
-	for name, value := range planHeaders {
-		request.Header[name] = value
-	}
+	maps.Copy(request.Header, planHeaders)
 	reply, err := t.account.Send(ctx, request)
 	if err != nil {
 		return "", err

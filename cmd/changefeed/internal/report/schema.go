@@ -32,8 +32,7 @@ func fieldsOf(t reflect.Type) (all []Field) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous {
 			all = append(all, fieldsOf(f.Type)...)
 			continue

@@ -89,11 +89,12 @@ func layOut(rows [][]string, widths, ends []int, notes ...func(row []string) str
 			if line > 0 {
 				indent = lineIndent
 			}
-			text := strings.Repeat(" ", indent)
+			var text strings.Builder
+			text.WriteString(strings.Repeat(" ", indent))
 			for i := from; i < end; i++ {
-				text += row[i] + strings.Repeat(" ", widths[i]-Width(row[i])+columnGap)
+				text.WriteString(row[i] + strings.Repeat(" ", widths[i]-Width(row[i])+columnGap))
 			}
-			b.WriteString(strings.TrimRight(text, " ") + "\n")
+			b.WriteString(strings.TrimRight(text.String(), " ") + "\n")
 			from = end
 		}
 		for _, note := range notes {
