@@ -125,6 +125,7 @@ func TestALeaseIsPausedAlone(t *testing.T) {
 		operate(t, func(ctx context.Context) ([]admin.Step, error) { return unit.Pause(ctx, admin.Of(one)) })
 		w.fill(40)
 		time.Sleep(time.Minute)
+		synctest.Wait() // for y.changes
 		for _, c := range y.changes {
 			if epk, err := w.orders.Locate(t.Context(), c.PartitionKey); err != nil || one.Holds(epk) {
 				t.Errorf("%s of the paused lease was delivered (%v)", c.PartitionKey, err)

@@ -115,7 +115,7 @@ func exitCode(ctx context.Context, err error, began bool) int {
 		return exitFound
 	case missing, is(place.ErrNoContainer, place.ErrNoDatabase):
 		return exitMissing
-	case wrong, !began, is(feed.ErrStartIgnored, feed.ErrModeChanged):
+	case wrong, !began:
 		return exitUsage
 	case is(feed.ErrNotFound, docstore.ErrNotStore, fs.ErrNotExist, exec.ErrNotFound):
 		return exitMissing

@@ -18,10 +18,12 @@ import (
 )
 
 // A second Ctrl-C ends the demo at once, and removes the directory in which the demo is still writing. A second SIGTERM
-// counts as the first, because timeout(1) sends both to the same process.
+// counts as the first, because timeout(1) sends both to the same process. SIGHUP is what a closed window sends.
 func TestADemoThatIsInterruptedTwiceLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitDone} {
+	for signal, want := range map[syscall.Signal]int{
+		syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitDone, syscall.SIGHUP: exitDone,
+	} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -52,6 +54,14 @@ func TestADemoThatIsInterruptedTwiceLeavesNothing(t *testing.T) {
 				t.Errorf("left are %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// nohup(1) starts a command with SIGHUP ignored, so that the command outlives its terminal.
+func TestACommandUnderNohupIgnoresAClosedWindow(t *testing.T) {
+	said, err := exec.Command("sh", "-c", `trap "" HUP; exec terminations`).Output()
+	if want := "[terminated]\n"; string(said) != want || err != nil {
+		t.Errorf("got %q, %v, want %q", said, err, want)
 	}
 }
 

@@ -35,7 +35,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	testscript.Main(strangers{m}, map[string]func(){"changefeed": main, "record": recordBatch})
+	testscript.Main(strangers{m}, map[string]func(){
+		"changefeed": main, "record": recordBatch,
+		"terminations": func() { fmt.Println(terminations()) },
+	})
 }
 
 // strangers runs tests that see neither the contexts nor the accounts of the user who runs them. The commands of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,17 +29,30 @@ type steerer struct {
 type counter struct {
 	feed.LeaseStore
 	dead *atomic.Bool
-	lots *rand.Rand
+	lots *lots
+}
+
+// lots decides the fate of the requests of one call, which may send some at the same time.
+type lots struct {
+	mu   sync.Mutex
+	dice *rand.Rand
+}
+
+// draw returns the times before and after a request, and its lot.
+func (l *lots) draw() (before, after time.Duration, lot int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before = time.Duration(l.dice.Int64N(int64(20 * time.Millisecond)))
+	after = time.Duration(1+l.dice.IntN(20)) * time.Millisecond
+	return before, after, l.dice.IntN(150)
 }
 
 // carry takes some time, and loses some requests and some answers.
 func (c counter) carry(ctx context.Context, do func() error) error {
-	before, after := time.Duration(c.lots.Int64N(int64(20*time.Millisecond))), time.Duration(1+c.lots.IntN(20))*
-		time.Millisecond
+	before, after, lot := c.lots.draw()
 	if err := pause.For(ctx, before); err != nil {
 		return err
 	}
-	lot := c.lots.IntN(150)
 	if c.dead.Load() || lot == 0 {
 		return errNetwork
 	}
@@ -88,7 +102,9 @@ func (s *steerer) open(wants func(of feed.Range, at feed.Position) string) (*adm
 	w := s.world
 	call := &instance{name: "operator", world: w, steers: true, wants: wants}
 	seen := witness{stepping{w.desk, &w.clock}, w.ledger, call}
-	c := counter{seen, &atomic.Bool{}, rand.New(rand.NewPCG(s.dice.Uint64(), s.dice.Uint64()))}
+	c := counter{
+		seen, &atomic.Bool{}, &lots{dice: rand.New(rand.NewPCG(s.dice.Uint64(), s.dice.Uint64()))},
+	}
 	return admin.Open(w.orders, w.history.recordRequests(call, c), admin.Options{By: "ops"}), c.dead
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
@@ -60,9 +61,9 @@ func (i *Instance) explainRefusal(err error) error {
 			"other processors have it (beginning, or a time), or --from now to skip what was written before (%s)",
 			i.Name, strings.Join(wrong.Leases, ", "))
 	case ok:
-		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to "+
-			"go on where it is; %s",
-			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
+		return usage.Error{Err: fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give "+
+			"it as it was, to go on where it is; %s",
+			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)}
 	case errors.Is(err, feed.ErrLeasesGone):
 		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is "+
 			"missing and --from where the unit is to begin (beginning, a time, or now to pass over what was "+
@@ -74,8 +75,8 @@ func (i *Instance) explainRefusal(err error) error {
 			"what was written before)",
 			i.Name, err, i.leases.String())
 	case errors.Is(err, feed.ErrModeChanged):
-		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s",
-			&arg.Mode{Value: i.Options.Mode}, i.Name, anew)
+		return usage.Error{Err: fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s",
+			&arg.Mode{Value: i.Options.Mode}, i.Name, anew)}
 	case errors.Is(err, leasedoc.ErrSecondSet):
 		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed "+
 			"leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",

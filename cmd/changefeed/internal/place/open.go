@@ -93,8 +93,8 @@ func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []by
 // Retains refuses a mode that the container does not support. An account reports that itself.
 func (c *Container) Retains(m feed.Mode) error {
 	if m == feed.AllVersionsAndDeletes && c.Local != nil && c.Local.Retention() == 0 {
-		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention",
-			c.Address.Name())
+		return usage.Error{Err: fmt.Errorf("--mode is all: container %q keeps no versions: it was made without "+
+			"--retention", c.Address.Name())}
 	}
 	return nil
 }
