@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // snapshot takes a snapshot, and reads it again from its JSON.
@@ -283,6 +286,58 @@ func TestASnapshotIsBeforeKeysThatAreSetAside(t *testing.T) {
 				w.lag().SetAside, at, from)
 		}
 		p.stop(t)
+	})
+}
+
+// A key may be set aside before the lease has a first token: the changes of the key begin where the lease began.
+func TestASnapshotIsBeforeAKeyThatWasSetAsideAtTheStart(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		o := fromStart
+		o.Concurrency, o.OnFailure.MaxAttempts = 4, 1
+		p := w.run("a", failsOn(onID("bad")), o)
+		time.Sleep(10 * time.Second)
+		w.put("oslo", "bad", 1)
+		w.many(20, 5)
+		time.Sleep(10 * time.Second)
+		p.stop(t)
+		w.edit(func(l *feed.Record) {
+			aside := regexp.MustCompile(`"from":"[^,]*"`).ReplaceAllString(l.Properties[notes.AsideProperty], `"from":""`)
+			records.SetProperty(l, notes.AsideProperty, aside)
+			l.Position.Start = feed.FromBeginning()
+		})
+		got := w.snapshot(w.leases).Leases[0]
+		if n := w.lag().SetAside; n != 1 || got.Token != "" || got.Start != "beginning" {
+			t.Errorf("%d keys are set aside, and the snapshot is %+v, want 1 key and the beginning", n, got)
+		}
+	})
+}
+
+// A snapshot that could not be restored is none.
+func TestASnapshotTilesTheKeySpace(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{})
+		leases := w.records(feed.KindLease)
+		take := func() error {
+			_, err := w.admin(admin.Options{}).Snapshot(t.Context())
+			return err
+		}
+		whole := leases[0]
+		whole.Range, whole.Token = feed.FullRange(), feed.FullRange().String()
+		whole, err := w.leases.Create(t.Context(), whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := take(); !errors.Is(err, feed.ErrOverlap) || !strings.Contains(err.Error(), "-FF begins before 1F") {
+			t.Errorf("with a lease of all keys: %v, want an overlap", err)
+		}
+		for _, lease := range []feed.Record{whole, leases[0]} {
+			if err := w.leases.Delete(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := take(); !errors.Is(err, feed.ErrHole) || !strings.Contains(err.Error(), leases[0].Range.String()) {
+			t.Errorf("without lease %s: %v, want its range", leases[0].Token, err)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,8 @@ const snapshotVersion = 1
 // read too, so a snapshot of their unit can be restored as a unit of this processor, and the other way round.
 //
 // A lease that was made and has not been read has the start of the unit. If that is unknown, the error is a
-// [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing.
+// [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing. While leases
+// are replaced after a split or a merge, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
 func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -56,13 +58,16 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: the unit has no leases", feed.ErrNotFound)
 	}
 	slices.SortFunc(leases, func(a, b feed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+	if err := checkTiling(leases); err != nil {
+		return nil, err
+	}
 	s := &Snapshot{
 		Version: snapshotVersion, Container: containerOf(leases[0]), Mode: leases[0].Mode.String(),
 		Taken: v.Now().UTC().Truncate(time.Second),
 	}
 	for _, lease := range leases {
 		at := u.safePosition(lease)
-		if records.HasNoStart(lease) {
+		if at.Token == "" && at.Start.IsZero() {
 			start, known := v.Origin()
 			if !known {
 				return nil, &feed.StartError{Leases: []string{lease.ID}}
@@ -78,19 +83,37 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// safePosition returns the position of a lease, or an earlier one before the changes of keys that are set aside.
+// safePosition returns the position of a lease, or the one before the first change of the keys that are set aside.
 func (u *Unit) safePosition(lease feed.Record) feed.Position {
 	at := lease.Position
 	lsn, _ := records.TokenLSN(u.source, at.Token)
 	aside, _ := notes.ReadAside(lease.Properties[notes.AsideProperty], notes.Place{
 		Position: at.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max,
 	})
-	for _, key := range aside.Keys {
-		if before, ok := records.TokenLSN(u.source, key.From); ok && before < lsn {
-			at, lsn = feed.Position{Token: key.From, Start: at.Start}, before
-		}
+	if len(aside.Keys) > 0 {
+		at.Token = slices.MinFunc(aside.Keys, func(a, b notes.AsideKey) int { return cmp.Compare(a.LSN, b.LSN) }).From
 	}
 	return at
+}
+
+// checkTiling returns an error if leases, in the order of their ranges, have a hole or an overlap.
+func checkTiling(leases []feed.Record) error {
+	covered := ""
+	for _, lease := range leases {
+		if lease.Range.Min < covered {
+			return fmt.Errorf("%w: lease %s begins before %s: partitions were split or merged, and the instances remove "+
+				"a lease in their next rounds: try again then", feed.ErrOverlap, lease.Token, covered)
+		}
+		if covered < lease.Range.Min {
+			break
+		}
+		covered = lease.Range.Max
+	}
+	if holes := records.Holes(feed.FullRange(), leases); len(holes) > 0 {
+		return fmt.Errorf("%w: no lease of the unit holds %v: start an instance, which makes leases there, and try again",
+			feed.ErrHole, holes)
+	}
+	return nil
 }
 
 // containerOf returns the resource ids of the container of a lease, as the ids of lease documents end before the token;

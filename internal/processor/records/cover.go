@@ -102,6 +102,7 @@ func (v *View) CreateAnew(ctx context.Context, lease feed.Record) (feed.Record, 
 	for _, old := range v.Kind(feed.KindLease) {
 		if old.Token == lease.Token && old.State == feed.StateRetired && IsOurs(old) && !IsLate(old) {
 			lease.ID, lease.ETag, lease.Raw = old.ID, old.ETag, old.Raw
+			KeepTerm(&lease, old)
 			return v.store.Update(ctx, lease)
 		}
 	}

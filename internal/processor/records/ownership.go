@@ -47,6 +47,14 @@ func BeginTerm(l *feed.Record) {
 	SetProperty(l, notes.TermProperty, notes.PlainNumber(TermOf(*l)+1))
 }
 
+// KeepTerm keeps the number of a lease that is made anew from going back: the number of a new lease is a time, and the
+// clock of a store may be set back.
+func KeepTerm(l *feed.Record, old feed.Record) {
+	if n := TermOf(old); n > TermOf(*l) {
+		SetProperty(l, notes.TermProperty, notes.PlainNumber(n))
+	}
+}
+
 // SetProperty changes a property of this copy of the record only; an empty text removes the property.
 func SetProperty(l *feed.Record, name, text string) {
 	l.Properties = notes.Set(l.Properties, name, text)

@@ -112,6 +112,7 @@ func (m maker) adoptExisting(ctx context.Context, lease feed.Record) (feed.Recor
 			return old, nil
 		default:
 			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
+			records.KeepTerm(&lease, old)
 			if got, err := m.noteWhetherLate(m.in.Store.Update(ctx, lease)); !errors.Is(err, feed.ErrNotFound) {
 				return got, err
 			}

@@ -309,9 +309,10 @@ func (s *steerer) steerCalmly() {
 	_ = pause.For(s.world.ctx, time.Duration(s.dice.Int64N(int64(20*time.Second))))
 	s.snapshot = nil
 	for n := 0; s.snapshot == nil && n < 5; n++ {
+		_ = pause.For(s.world.ctx, 10*time.Second)
 		s.takeSnapshot()
 	}
-	if s.snapshot == nil { // a lease has no position yet
+	if s.snapshot == nil { // a lease has no position yet, or leases are being replaced
 		return
 	}
 	begun := time.Now()
