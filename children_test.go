@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // recorder is a lease store that keeps the leases that it was asked to create.
@@ -60,6 +61,11 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 				p = w.runWith(w.orders, store, "b", feed.HandlerFunc(failing), o)
 				time.Sleep(20 * time.Second)
 				p.stop(t)
+				for _, l := range w.records(feed.KindLease) {
+					if due := l.Properties[notes.DueProperty]; due != "" {
+						t.Errorf("lease %s was written since, and still had to arrive by %s", l.Token, due)
+					}
+				}
 				if len(store.created) != 2 || parent.Attempts < 3 || parent.Position.Token == "" {
 					t.Fatalf("%d children of %+v: the test shows nothing", len(store.created), parent)
 				}
@@ -71,6 +77,12 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 					if child.Owner != "b" || child.Epoch == "" || child.Expiration != o.Expiration {
 						t.Errorf("child of %q/%q, silent for %v at most", child.Owner, child.Epoch, child.Expiration)
 					}
+					due, known := notes.ReadDue(child.Properties[notes.DueProperty])
+					if left := due.By.Sub(child.Timestamp); !known || !due.Sent.Equal(child.Timestamp) ||
+						left <= o.Expiration/2 || left > o.Expiration {
+						t.Errorf("child of %v has to arrive by %v", child.Timestamp, due.By)
+					}
+					delete(child.Properties, notes.DueProperty)
 					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:#1 changefeed.term:#3 "+
 						"somebody's:own]" {
 						t.Errorf("child with %s", got)

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // tardy is a lease store that carries out some creates long after their callers have
@@ -250,6 +253,79 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 	}
 }
 
+// What an operator has reset stays, and not a lease that a late create leaves beside it, wherever both are.
+func TestALeaseThatWasResetStaysBesideALateOne(t *testing.T) {
+	for _, to := range []feed.Start{feed.FromBeginning(), feed.FromTime(time.Date(2000, 1, 1, 0, 0, 10, 0, time.UTC))} {
+		t.Run(to.String(), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				y := &tally{}
+				p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
+				w.trickle()
+				if _, err := w.admin(admin.Options{}).Reset(t.Context(), admin.All(), to); err != nil {
+					t.Fatal(err)
+				}
+				half := feed.FullRange().Cut(2)[0]
+				if _, err := w.leases.Create(t.Context(), feed.Record{
+					Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Position: feed.At(`"15"`),
+					Properties: map[string]string{notes.GenerationProperty: "#5"},
+				}); err != nil {
+					t.Fatal(err)
+				}
+				for range 10 {
+					w.trickle()
+				}
+				w.tiles()
+				all, overlaps := w.records(feed.KindLease), p.errs.find(feed.ErrOverlap) != nil
+				if len(all) != 1 || all[0].Range != feed.FullRange() || overlaps || w.pending() != 0 {
+					t.Errorf("%d leases, the first %s; %d pending, reported %v", len(all), all[0].Token, w.pending(),
+						p.errs.all())
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
+
+// The create of a child is answered when the parent may belong to somebody else: the child counts as deleted, also for
+// its maker, and is made again.
+func TestAChildThatIsCreatedTooLateIsNotBegun(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		y, store, slow := &tally{}, &hookedStore{Leases: w.leases}, atomic.Bool{}
+		var made atomic.Int64
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind != feed.KindLease {
+				return w.leases.Create(ctx, l)
+			}
+			if slow.CompareAndSwap(true, false) {
+				time.Sleep(40 * time.Second)
+			}
+			l, err := w.leases.Create(ctx, l)
+			if err == nil {
+				made.Add(1)
+			}
+			return l, err
+		}
+		begun := make(chan string, 100)
+		p := w.runWith(w.orders, store, "a", y, changefeed.Options{
+			Start: feed.FromBeginning(), Expiration: 30 * time.Second, Renew: 5 * time.Second,
+			Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) { begun <- l.Token }},
+		})
+		w.trickle()
+		slow.Store(true)
+		w.split(0)
+		time.Sleep(time.Minute)
+		w.trickle()
+		time.Sleep(2 * time.Minute)
+		w.tiles()
+		if n, all := made.Load(), len(begun); n != 4 || all != 3 || w.pending() != 0 {
+			t.Errorf("%d leases were made, %d begun, and %d changes are pending; want the parent and its children, one of "+
+				"them made twice", n, all, w.pending())
+		}
+		y.ordered(t)
+		p.stop(t)
+	})
+}
+
 // renew writes the lease of a range as its owner would.
 func (w *world) renew(of feed.Range) {
 	w.t.Helper()
@@ -355,8 +431,7 @@ func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 }
 
 // A lease is deleted, and the create that is to repair the hole arrives when another instance
-// has covered the range with leases that are cut in another way. They wait behind their fence,
-// so by position and generation the late lease would be as good as they are.
+// has covered the range with leases that are cut in another way.
 func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 	for _, unprivileged := range []bool{false, true} {
 		t.Run(fmt.Sprint("without the right to delete ", unprivileged), func(t *testing.T) {
@@ -378,9 +453,11 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 				if unprivileged {
 					store.delete = func(context.Context, feed.Record) error { return feed.ErrForbidden }
 				}
-				store.delay(func(feed.Record) bool { return true })
-				for p.errs.find(feed.ErrHole) == nil {
-					time.Sleep(time.Second)
+				var asked atomic.Bool
+				store.delay(func(feed.Record) bool { asked.Store(true); return true })
+				w.until(5*time.Minute, "repaired", asked.Load)
+				if p.errs.find(feed.ErrHole) == nil {
+					t.Error("no hole was reported")
 				}
 				time.Sleep(5 * time.Second)
 				w.split(0)

@@ -44,7 +44,7 @@ func TestAHoleIsRepairedFromWhereTheUnitBegan(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		w.deleteLeases()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		w.tiles()
 		if p.errs.find(feed.ErrHole) == nil {
 			t.Error("the hole was not reported")
@@ -87,6 +87,24 @@ func TestAHoleIsRepairedUnderTheLock(t *testing.T) {
 		if got := strings.Join(under, " "); got != "1 1 1 1" {
 			t.Errorf("locks held at each creation: %q, want one at each of four", got)
 		}
+	})
+}
+
+// Each lease that is lost is made again when its own owner must have stopped.
+func TestAGapIsNotRepairedWithAnOlderOne(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		p := w.run("a", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		w.delete(w.records(feed.KindLease)[0])
+		time.Sleep(40 * time.Second)
+		w.delete(w.records(feed.KindLease)[0])
+		both := func() bool { return len(w.records(feed.KindLease)) == 2 }
+		w.until(time.Minute, "repaired", func() bool { return len(w.records(feed.KindLease)) == 1 })
+		if took := w.until(2*time.Minute, "repaired", both); took < 20*time.Second {
+			t.Errorf("the second lease was made %v after the first, and lost 40s later", took)
+		}
+		w.tiles()
+		p.stop(t)
 	})
 }
 

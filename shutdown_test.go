@@ -199,6 +199,8 @@ func TestRunReturnsInTimeWhateverHangs(t *testing.T) {
 		{"split, later", []string{"List", "Partitions", "Create lease", "Update lease"}},
 		{"hole", []string{"List", "Partitions", "Create lock", "Create lease", "Delete lock"}},
 		{"gift", []string{"List", "Update lease", "Update host"}},
+		{"reset", []string{"List", "Update lease", "Update request"}},
+		{"invalid reset", []string{"Update request"}},
 	} {
 		for _, call := range c.calls {
 			t.Run(c.phase+", "+call, func(t *testing.T) {
@@ -238,6 +240,14 @@ func (w *world) stopsIn(phase string, h *hang) {
 		h.on.Store(true)
 		w.fill(10)
 		time.Sleep(25 * time.Second)
+	case "reset", "invalid reset":
+		time.Sleep(time.Minute)
+		h.on.Store(true)
+		to := feed.At(`"0"`)
+		if phase == "invalid reset" {
+			to = feed.Position{}
+		}
+		w.asksFor(w.records(feed.KindLease)[0].Range, to)
 	case "split, later":
 		h.pass.Store(1)
 		fallthrough

@@ -289,28 +289,55 @@ func TestASnapshotIsBeforeKeysThatAreSetAside(t *testing.T) {
 	})
 }
 
-// A key may be set aside before the lease has a first token: the changes of the key begin where the lease began.
-func TestASnapshotIsBeforeAKeyThatWasSetAsideAtTheStart(t *testing.T) {
+// A snapshot is before the changes of all keys that are set aside. Such a key can be before the position of its lease,
+// or after it. A key may be set aside before the lease has a first token: the changes of the key begin where the lease
+// began.
+func TestASnapshotIsBeforeAllKeysThatAreSetAside(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		o := fromStart
 		o.Concurrency, o.OnFailure.MaxAttempts = 4, 1
+		w.many(20, 5)
 		p := w.run("a", failsOn(onID("bad")), o)
 		time.Sleep(10 * time.Second)
-		w.put("oslo", "bad", 1)
-		w.many(20, 5)
-		time.Sleep(10 * time.Second)
+		before := w.records(feed.KindLease)[0].Position.Token
+		for _, key := range []string{"oslo", "bergen", "rome"} {
+			w.put(key, "bad", 1)
+			time.Sleep(10 * time.Second)
+		}
 		p.stop(t)
-		w.edit(func(l *feed.Record) {
-			aside := regexp.MustCompile(`"from":"[^,]*"`).ReplaceAllString(l.Properties[notes.AsideProperty], `"from":""`)
-			records.SetProperty(l, notes.AsideProperty, aside)
-			l.Position.Start = feed.FromBeginning()
-		})
-		got := w.snapshot(w.leases).Leases[0]
-		if n := w.lag().SetAside; n != 1 || got.Token != "" || got.Start != "beginning" {
-			t.Errorf("%d keys are set aside, and the snapshot is %+v, want 1 key and the beginning", n, got)
+		at := w.records(feed.KindLease)[0].Position.Token
+		if n, got := w.lag().SetAside, w.snapshot(w.leases).Leases[0].Token; n != 3 || got != before || got == at {
+			t.Fatalf("%d keys are set aside, and the snapshot is at %s, want 3 keys and %s, before %s", n, got, before, at)
+		}
+		for _, c := range []struct {
+			from [3]string // of the keys
+			want string
+		}{
+			{[3]string{`"999"`, `"999"`, `"999"`}, at},
+			{[3]string{`"999"`, `"3"`, `"5"`}, `"3"`},
+			{[3]string{`"5"`, `"3"`, `"999"`}, `"3"`},
+			{[3]string{`"3"`, "", `"5"`}, ""},
+		} {
+			w.edit(func(l *feed.Record) {
+				n := -1
+				aside := setAsideFrom.ReplaceAllStringFunc(l.Properties[notes.AsideProperty], func(string) string {
+					n++
+					return fmt.Sprintf(`"from":%q`, c.from[n])
+				})
+				records.SetProperty(l, notes.AsideProperty, aside)
+				l.Position.Start = feed.FromBeginning()
+			})
+			got := w.snapshot(w.leases).Leases[0]
+			if got.Token != c.want || (got.Token == "") != (got.Start == "beginning") {
+				t.Errorf("keys that are set aside from %q, and the lease is at %s: the snapshot is %+v, want %q", c.from,
+					at, got, c.want)
+			}
 		}
 	})
 }
+
+// setAsideFrom matches where a key that is set aside begins.
+var setAsideFrom = regexp.MustCompile(`"from":"([^"\\]|\\.)*"`)
 
 // A snapshot that could not be restored is none.
 func TestASnapshotTilesTheKeySpace(t *testing.T) {
@@ -337,27 +364,6 @@ func TestASnapshotTilesTheKeySpace(t *testing.T) {
 		}
 		if err := take(); !errors.Is(err, feed.ErrHole) || !strings.Contains(err.Error(), leases[0].Range.String()) {
 			t.Errorf("without lease %s: %v, want its range", leases[0].Token, err)
-		}
-	})
-}
-
-// Of several keys that are set aside, a snapshot is before the changes of the first.
-func TestASnapshotIsBeforeAllKeysThatAreSetAside(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		o := fromStart
-		o.Concurrency, o.OnFailure.MaxAttempts = 4, 1
-		w.many(20, 5)
-		p := w.run("a", failsOn(onID("bad")), o)
-		time.Sleep(10 * time.Second)
-		before, _ := w.orders.TokenLSN(w.records(feed.KindLease)[0].Position.Token)
-		for _, key := range []string{"oslo", "bergen", "rome"} {
-			w.put(key, "bad", 1)
-			time.Sleep(10 * time.Second)
-		}
-		p.stop(t)
-		from, _ := w.orders.TokenLSN(w.snapshot(w.leases).Leases[0].Token)
-		if n := w.lag().SetAside; n != 3 || from != before {
-			t.Errorf("%d keys are set aside, and the snapshot is at %d, want 3 keys and %d", n, from, before)
 		}
 	})
 }

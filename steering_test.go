@@ -385,7 +385,13 @@ func TestAResetWithdrawsAnEarlierRequest(t *testing.T) {
 // asks makes a request for a reset of the only lease, as a caller does who then dies.
 func (w *world) asks(to feed.Position) feed.Record {
 	w.t.Helper()
-	c := notes.Control{Action: notes.Reset, Max: "FF", To: records.TargetOf(to)}
+	return w.asksFor(feed.FullRange(), to)
+}
+
+// asksFor asks for a reset of a range, as a caller who has died since.
+func (w *world) asksFor(of feed.Range, to feed.Position) feed.Record {
+	w.t.Helper()
+	c := notes.Control{Action: notes.Reset, Min: of.Min, Max: of.Max, To: records.TargetOf(to)}
 	q, err := w.leases.Create(w.t.Context(), feed.Record{
 		Kind: feed.KindRequest, Token: c.Token(), TTL: time.Hour,
 		Properties: notes.Set(c.Properties(nil), notes.CallerProperty, "somebody"),

@@ -109,8 +109,9 @@ func (u *Unit) resetEach(ctx context.Context, s Selection,
 	if err != nil {
 		return nil, err
 	}
-	steps := stepsOf(ActionReset, chosen)
+	steps, on := stepsOf(ActionReset, chosen), v.Now().UnixMilli()
 	for i, lease := range chosen {
+		on = max(on, records.LastReset(lease).On+1)
 		if lease.State != feed.StateLive {
 			return nil, fmt.Errorf("%w: lease %s is being split: try again in a moment", feed.ErrConflict, lease.Token)
 		}
@@ -122,7 +123,7 @@ func (u *Unit) resetEach(ctx context.Context, s Selection,
 		return steps, nil
 	}
 	for i := range steps {
-		if err := u.resetLease(ctx, steps[i]); err != nil {
+		if err := u.resetLease(ctx, steps[i], on); err != nil {
 			return steps, fmt.Errorf("reset lease %s: %w", steps[i].Lease.Token, err)
 		}
 		steps[i].Done = true
@@ -130,9 +131,9 @@ func (u *Unit) resetEach(ctx context.Context, s Selection,
 	return steps, nil
 }
 
-// resetLease gives a lease its position: by its owner, or here if nobody works on the lease.
-func (u *Unit) resetLease(ctx context.Context, step Step) error {
-	name := rand.Text()
+// resetLease gives a lease its position: by its owner, or here if nobody works on the lease. on orders the resets.
+func (u *Unit) resetLease(ctx context.Context, step Step, on int64) error {
+	by := notes.LastReset{On: on, Caller: rand.Text()}
 	return until(ctx, func() (bool, string, error) {
 		v, err := u.list(ctx)
 		if err != nil {
@@ -142,10 +143,10 @@ func (u *Unit) resetLease(ctx context.Context, step Step) error {
 		switch {
 		case !there || lease.State != feed.StateLive:
 			return false, "", fmt.Errorf("%w: the lease was split or deleted meanwhile: try again", feed.ErrConflict)
-		case lease.Properties[notes.ResetProperty] == name: // an owner has done it, and has not answered
+		case records.LastReset(lease) == by: // an owner has done it, and has not answered
 			return true, "", nil
 		case isAtWork(lease, v.Now()):
-			return u.askForReset(ctx, step, name)
+			return u.askForReset(ctx, step, by)
 		}
 		if work := workOn(lease, v.Now()); work != "" {
 			return false, work, nil
@@ -153,7 +154,7 @@ func (u *Unit) resetLease(ctx context.Context, step Step) error {
 		if err := u.withdrawOthers(ctx, v, lease.Range); err != nil {
 			return false, "", err
 		}
-		changed, err := u.change(ctx, lease, func(l *feed.Record) { records.ResetTo(l, step.To, "") })
+		changed, err := u.change(ctx, lease, func(l *feed.Record) { records.ResetTo(l, step.To, by) })
 		return changed, "it was written meanwhile", err
 	})
 }
@@ -174,13 +175,13 @@ func (u *Unit) withdrawOthers(ctx context.Context, v *records.View, of feed.Rang
 
 // askForReset asks the owner of a lease. If the owner dies, the request goes to the next one. If nobody owns the lease
 // any more, the request is withdrawn.
-func (u *Unit) askForReset(ctx context.Context, step Step, name string) (done bool, left string, err error) {
+func (u *Unit) askForReset(ctx context.Context, step Step, by notes.LastReset) (done bool, left string, err error) {
 	c := u.control(notes.Reset, step.Lease.Range)
-	c.To = records.TargetOf(step.To)
+	c.To, c.On = records.TargetOf(step.To), by.On
 	asking, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { u.awaitNoOwner(asking, step.Lease.ID, cancel) })
-	o, err := inquiry.AskAs(asking, u.leases, c, name)
+	o, err := inquiry.AskAs(asking, u.leases, c, by.Caller)
 	cancel()
 	watching.Wait()
 	switch {

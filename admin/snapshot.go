@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +65,10 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 		Taken: v.Now().UTC().Truncate(time.Second),
 	}
 	for _, lease := range leases {
-		at := u.safePosition(lease)
+		at, err := u.safePosition(lease)
+		if err != nil {
+			return nil, err
+		}
 		if at.Token == "" && at.Start.IsZero() {
 			start, known := v.Origin()
 			if !known {
@@ -83,18 +85,34 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// safePosition returns the position of a lease, or the one before the first change of the keys that are set aside.
-func (u *Unit) safePosition(lease feed.Record) feed.Position {
+// safePosition returns the earliest position of a lease and of its keys that are set aside. Such a key can be before
+// the position of the lease, or after it.
+func (u *Unit) safePosition(lease feed.Record) (feed.Position, error) {
 	at := lease.Position
-	lsn, _ := records.TokenLSN(u.source, at.Token)
+	lsn, counted := records.TokenLSN(u.source, at.Token)
 	aside, _ := notes.ReadAside(lease.Properties[notes.AsideProperty], notes.Place{
 		Position: at.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max,
 	})
-	if len(aside.Keys) > 0 {
-		at.Token = slices.MinFunc(aside.Keys, func(a, b notes.AsideKey) int { return cmp.Compare(a.LSN, b.LSN) }).From
+	for _, key := range aside.Keys {
+		if at.Token == "" || key.From == at.Token {
+			continue
+		}
+		from, known := records.TokenLSN(u.source, key.From)
+		switch {
+		case key.From == "":
+			at.Token = ""
+		case !known || !counted:
+			return at, fmt.Errorf("lease %s is at %s, and key %s at %s: %w", lease.Token, at.Token, key.Key, key.From,
+				errUnordered)
+		case from < lsn:
+			at.Token, lsn = key.From, from
+		}
 	}
-	return at
+	return at, nil
 }
+
+// errUnordered means that the source is no [feed.Sequencer].
+var errUnordered = errors.New("this source cannot tell which of two positions is the earlier one")
 
 // checkTiling returns an error if leases, in the order of their ranges, have a hole or an overlap.
 func checkTiling(leases []feed.Record) error {
@@ -270,9 +288,8 @@ func (u *Unit) earliest(of feed.Range, places []placed) (first feed.Position, er
 		a, ok := records.TokenLSN(u.source, first.Token)
 		b, too := records.TokenLSN(u.source, p.at.Token)
 		if !ok || !too {
-			return first,
-				fmt.Errorf("%w: lease %s has the positions %s and %s of the snapshot, and this source cannot "+
-					"tell which is the earlier one", feed.ErrBadRequest, of, first, p.at)
+			return first, fmt.Errorf("%w: range %s has the positions %s and %s in the snapshot: %w", feed.ErrBadRequest, of,
+				first, p.at, errUnordered)
 		}
 		if b < a {
 			first = p.at

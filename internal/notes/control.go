@@ -31,13 +31,14 @@ const (
 // The properties of a lease that was paused or reset.
 const (
 	PausedProperty = "changefeed.paused" // since when, in the form of [Outage]
-	ResetProperty  = "changefeed.reset"  // the caller of the last reset
+	ResetProperty  = "changefeed.reset"  // the text of a [LastReset]
 )
 
 // The properties of a request about a range.
 const (
 	rangeProperty = "changefeed.range"
 	toProperty    = "changefeed.to"
+	onProperty    = "changefeed.on"
 	byProperty    = "changefeed.by"
 	whyProperty   = "changefeed.why"
 )
@@ -47,6 +48,7 @@ type Control struct {
 	Action   string // [Pause] or [Reset]
 	Min, Max string // effective partition keys; of a reset those of a single lease
 	To       Target // of a reset
+	On       int64  // of a reset: see [LastReset]
 	By       string // who asks
 	Why      string // why
 }
@@ -55,6 +57,29 @@ type Control struct {
 type Target struct {
 	Token string `json:"token,omitempty"`
 	Start string `json:"start,omitempty"` // in the text of a start; used if there is no token
+}
+
+// LastReset is the last reset of a lease, or of the lease that it came from by a split.
+type LastReset struct {
+	// On orders the resets of a unit: a later one has a higher number, and all leases that one call resets have the
+	// same. On is milliseconds since 1970 by the store's clock, or more if that was set back. 0 is never.
+	On     int64
+	Caller string // of the request; empty if the caller has written the lease
+}
+
+// String returns the text of [ResetProperty].
+func (r LastReset) String() string {
+	if r.On == 0 && r.Caller == "" {
+		return ""
+	}
+	return strings.TrimSpace(PlainNumber(r.On) + " " + r.Caller)
+}
+
+// ReadLastReset reads the text of [ResetProperty].
+func ReadLastReset(text string) LastReset {
+	number, caller, _ := strings.Cut(text, " ")
+	on, _ := ParseNumber(number)
+	return LastReset{On: max(on, 0), Caller: caller}
 }
 
 // IsControl reports whether a request is about a range.
@@ -77,6 +102,9 @@ func (c Control) Properties(others map[string]string) map[string]string {
 	if c.To != (Target{}) {
 		all[toProperty] = text(c.To)
 	}
+	if c.On > 0 {
+		all[onProperty] = PlainNumber(c.On)
+	}
 	return all
 }
 
@@ -84,6 +112,7 @@ func (c Control) Properties(others map[string]string) map[string]string {
 func ReadControl(properties map[string]string) (c Control, err error) {
 	c = Control{
 		Action: properties[actionProperty], By: textOf(properties[byProperty]), Why: textOf(properties[whyProperty]),
+		On: Number(properties, onProperty),
 	}
 	keys := idOf(properties[rangeProperty])
 	var ok bool

@@ -5,13 +5,16 @@
 // has progressed at least as far. All changes before a position are done, so no change is lost without the late lease.
 // No change arrives out of order, because the late lease's own worker removes the lease, between two batches.
 //
-// Two leases must never be removed each in favour of the other. So leases are ranked: by position, then by generation
-// (a child's generation is one higher than its parent's), then leases that ever had an owner before others, then by
-// range. A lease is removed only in favour of leases with a higher rank. The rank of a lease never falls, and the
-// replacements rank higher still: the children of a split by their generation, the covering leases by this rule. So
-// each key keeps a lease with a higher rank, even if other changes are concurrent, if the picture behind the decision
-// is old, or if the delete arrives late. The delete is conditional on the ETag, because the lease itself may have
-// changed.
+// A lease that an operator has reset, and each lease of its parts, ranks above leases without that reset, wherever they
+// are: the operator has said what the range begins with again. Leases that one call has reset compare by position.
+//
+// Two leases must never be removed each in favour of the other. So leases are ranked: by their last reset, then by
+// position, then by generation (a child's generation is one higher than its parent's), then leases that ever had an
+// owner before others, then by range. A lease is removed only in favour of leases with a higher rank. The rank of a
+// lease never falls, and the replacements rank higher still: the children of a split by their generation, the covering
+// leases by this rule. So each key keeps a lease with a higher rank, even if other changes are concurrent, if the
+// picture behind the decision is old, or if the delete arrives late. The delete is conditional on the ETag, because the
+// lease itself may have changed.
 package rank
 
 import (
@@ -23,8 +26,9 @@ import (
 type Lease struct {
 	Min, Max   string // range of the lease
 	Position   Position
-	Generation int  // how many splits led to the lease
-	Taken      bool // the lease has, or had, an owner
+	Reset      int64 // orders the resets of leases; 0 is never
+	Generation int   // how many splits led to the lease
+	Taken      bool  // the lease has, or had, an owner
 }
 
 // Position is the progress of a lease.
@@ -38,6 +42,9 @@ type Position struct {
 
 // Above reports whether a lease ranks higher than another. The result is false if the two cannot be compared.
 func Above(a, b Lease) bool {
+	if a.Reset != b.Reset {
+		return a.Reset > b.Reset
+	}
 	further, comparable := compare(a.Position, b.Position)
 	return comparable && cmp.Or(
 		further,

@@ -21,6 +21,8 @@ func since(began time.Time, lsn int64) Position {
 // Each lease ranks above the one after it, and the other way round for none.
 func TestLeasesAreRanked(t *testing.T) {
 	ordered := []Lease{
+		{Min: "40", Max: "FF", Position: since(time.Unix(1, 0), 2), Reset: 2}, // wherever it is
+		{Min: "40", Max: "FF", Position: at(3), Reset: 1},
 		{Min: "", Max: "FF", Position: at(10)},
 		{Min: "", Max: "FF", Position: at(9), Generation: 2},
 		{Min: "", Max: "FF", Position: at(9), Generation: 1, Taken: true},

@@ -49,14 +49,18 @@ func HasOldMark(pauses []feed.Range) func(feed.Record) bool {
 	}
 }
 
-// ResetTo makes a lease without an owner that continues at a position, as if it had never been read from there. caller
-// names the request.
-func ResetTo(l *feed.Record, at feed.Position, caller string) {
+// LastReset returns the last reset of a lease.
+func LastReset(l feed.Record) notes.LastReset {
+	return notes.ReadLastReset(l.Properties[notes.ResetProperty])
+}
+
+// ResetTo makes a lease without an owner that continues at a position, as if it had never been read from there.
+func ResetTo(l *feed.Record, at feed.Position, by notes.LastReset) {
 	l.Position, l.Attempts, l.Owner, l.Epoch = at, 0, "", ""
 	for _, note := range []string{notes.DoneProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty} {
 		SetProperty(l, note, "")
 	}
-	SetProperty(l, notes.ResetProperty, caller)
+	SetProperty(l, notes.ResetProperty, by.String())
 }
 
 // PositionOf returns the position of a request.

@@ -22,11 +22,19 @@ func IsOurs(l feed.Record) bool {
 // IsUntouched reports whether a lease is ours and never had an owner.
 func IsUntouched(l feed.Record) bool { return IsOurs(l) && l.Free() && l.Expiration == 0 }
 
-// IsLate reports whether the lease was created after the end of its maker's lock: another instance may have covered the
-// range since, with other edges. No instance may take the lease, unless the next holder of the lock adopts the lease.
+// IsLate reports whether the lease was created when its maker had no right to do so any more: another instance may have
+// covered the range since, with other edges. The right to make leases for holes ends with the lock, and the right to
+// make leases of parts ends with the ownership of the whole. No instance works on such a lease, unless the next holder
+// of the lock adopts the lease.
 func IsLate(l feed.Record) bool {
 	due, ok := notes.ReadDue(l.Properties[notes.DueProperty])
-	return ok && IsUntouched(l) && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
+	asMade := IsUntouched(l) || IsOurs(l) && !l.Free()
+	return ok && asMade && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
+}
+
+// SetDue notes until when the create of a lease has to arrive, by the store's clock.
+func SetDue(l *feed.Record, by time.Time) {
+	SetProperty(l, notes.DueProperty, notes.Due{By: by, Sent: l.Timestamp}.String())
 }
 
 // GenerationOf returns how many splits led to a lease of ours; 0 if unknown.
@@ -75,7 +83,7 @@ func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
 			at.Since = time.Time{}
 		}
 		return rank.Lease{
-			Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: GenerationOf(l),
+			Min: l.Range.Min, Max: l.Range.Max, Reset: LastReset(l).On, Position: at, Generation: GenerationOf(l),
 			Taken: l.Expiration > 0,
 		}
 	}

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -47,7 +48,9 @@ func made(r feed.Range, at, generation int) feed.Record {
 type model struct {
 	rng     *rand.Rand
 	leases  map[string]feed.Record
-	created []feed.Record            // every create that was ever sent
+	created []feed.Record // every create that was ever sent
+	steered bool          // operators reset leases
+	resets  int64
 	seen    map[string][]feed.Record // every state that a lease ever had
 	removed int
 }
@@ -96,7 +99,9 @@ func (m *model) split(l feed.Record) {
 		if old, taken := m.leases[r.String()]; taken && NewView(nil, counted{}).Ranking()(l, old) {
 			return // tried again when that one has gone
 		}
-		m.create(made(r, m.at(l), GenerationOf(l)+1))
+		child := made(r, m.at(l), GenerationOf(l)+1)
+		SetProperty(&child, notes.ResetProperty, l.Properties[notes.ResetProperty])
+		m.create(child)
 	}
 	delete(m.leases, l.ID)
 }
@@ -118,22 +123,42 @@ func (m *model) look(l feed.Record) *View {
 	return v
 }
 
-// furthest is, for each key, the furthest position of the leases that cover it; -1 is none.
-func (m *model) furthest() (at [keys]int) {
-	for n := range at {
-		at[n] = -1
+// progress is where a key is: a later reset is further than any position before it.
+type progress struct {
+	reset int64
+	at    int
+}
+
+func (p progress) compare(q progress) int {
+	return cmp.Or(cmp.Compare(p.reset, q.reset), cmp.Compare(p.at, q.at))
+}
+
+// furthest is, for each key, the furthest progress of the leases that cover it; -1 is none.
+func (m *model) furthest() (all [keys]progress) {
+	for n := range all {
+		all[n].at = -1
 		for _, l := range m.leases {
-			if l.Range.Contains(cell(n, n+1)) {
-				at[n] = max(at[n], m.at(l))
+			if p := (progress{LastReset(l).On, m.at(l)}); l.Range.Contains(cell(n, n+1)) && p.compare(all[n]) > 0 {
+				all[n] = p
 			}
 		}
 	}
-	return at
+	return all
+}
+
+// reset sends some of the leases back, as one call.
+func (m *model) reset(leases []feed.Record) {
+	m.resets++
+	at := position(m.rng.IntN(5))
+	for _, l := range leases {
+		ResetTo(&l, at, notes.LastReset{On: m.resets})
+		m.put(l)
+	}
 }
 
 func (m *model) step() {
 	l := m.any()
-	switch m.rng.IntN(6) {
+	switch m.rng.IntN(7) {
 	case 0, 1:
 		l.Expiration, l.Position = time.Minute, position(m.at(l)+m.rng.IntN(3)) // by who has taken it
 		m.put(l)
@@ -141,6 +166,12 @@ func (m *model) step() {
 		m.split(l)
 	case 3:
 		m.create(m.created[m.rng.IntN(len(m.created))]) // late
+	case 4:
+		if m.steered && m.rng.IntN(4) == 0 {
+			m.reset(slices.Collect(maps.Values(m.leases)))
+		} else if m.steered {
+			m.reset([]feed.Record{l})
+		}
 	default:
 		if m.look(l).IsRedundant(l) {
 			m.removed++
@@ -150,13 +181,13 @@ func (m *model) step() {
 }
 
 // However old the views are by which leases are removed, and however late creates arrive,
-// no key is left without a lease, and the furthest position of each key stays.
+// no key is left without a lease, and the furthest position of each key stays, or that of its last reset.
 func TestRemovalsOfRedundantLeasesNeverMeet(t *testing.T) {
 	removed := 0
 	for seed := range uint64(300) {
 		m := &model{
 			rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]feed.Record{},
-			seen: map[string][]feed.Record{},
+			seen: map[string][]feed.Record{}, steered: seed%2 == 1,
 		}
 		m.create(made(cell(0, keys/2), 0, 0))
 		m.create(made(cell(keys/2, keys), 0, 0))
@@ -164,9 +195,9 @@ func TestRemovalsOfRedundantLeasesNeverMeet(t *testing.T) {
 		for range 60 {
 			before := m.furthest()
 			m.step()
-			for n, at := range m.furthest() {
-				if at < before[n] {
-					t.Fatalf("seed %d: key %d fell from %d to %d; %d removals", seed, n, before[n], at, m.removed)
+			for n, now := range m.furthest() {
+				if now.compare(before[n]) < 0 {
+					t.Fatalf("seed %d: key %d fell from %v to %v; %d removals", seed, n, before[n], now, m.removed)
 				}
 			}
 		}
@@ -221,6 +252,9 @@ func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
 		{"without a due", func(l *feed.Record) { SetProperty(l, notes.DueProperty, "") }, false},
 		{"with a due that is none", func(l *feed.Record) { SetProperty(l, notes.DueProperty, "soon") }, false},
 		{"had by one of us", func(l *feed.Record) { l.Expiration = time.Minute }, false},
+		{"owned by its maker", func(l *feed.Record) { l.Owner, l.Epoch, l.Expiration = "a", "e", time.Minute }, true},
+		{"owned by its maker, in time", func(l *feed.Record) { l.Owner, l.Epoch, l.Updated = "a", "e", due }, false},
+		{"renewed by its maker", func(l *feed.Record) { l.Owner, l.Epoch, l.Timestamp = "a", "e", due }, false},
 		{"owned by another kind", func(l *feed.Record) { l.Owner = "net" }, false},
 		{"freed by another kind", func(l *feed.Record) { l.Timestamp = due.Add(time.Hour) }, false},
 		{"a child of it", func(l *feed.Record) { BeginTerm(l) }, false},

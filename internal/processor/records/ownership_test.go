@@ -62,3 +62,15 @@ func TestPositionsAreComparedAsNumbers(t *testing.T) {
 		}
 	}
 }
+
+// The number of an owner never goes back, because the store's clock can, from which the number of a new lease comes.
+func TestTheNumberOfANewLeaseIsNotBelowAnEarlierOne(t *testing.T) {
+	for _, c := range []struct{ old, made, want int64 }{{7, 5, 7}, {5, 7, 7}, {0, 3, 3}, {3, 0, 3}} {
+		var old, made feed.Record
+		SetProperty(&old, notes.TermProperty, notes.PlainNumber(c.old))
+		SetProperty(&made, notes.TermProperty, notes.PlainNumber(c.made))
+		if KeepTerm(&made, old); TermOf(made) != c.want {
+			t.Errorf("a lease made with number %d instead of one with %d has %d, want %d", c.made, c.old, TermOf(made), c.want)
+		}
+	}
+}

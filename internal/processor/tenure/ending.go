@@ -73,8 +73,8 @@ func (w *worker) resetLease(request feed.Record) feed.Reason {
 	}
 	control, _ := notes.ReadControl(request.Properties) // the unit has read it before
 	at, _ := records.PositionOf(control.To)
-	caller := request.Properties[notes.CallerProperty]
-	if err := w.keeper.storeInstead(ctx, func(l *feed.Record) { records.ResetTo(l, at, caller) }); err != nil {
+	by := notes.LastReset{On: control.On, Caller: request.Properties[notes.CallerProperty]}
+	if err := w.keeper.storeInstead(ctx, func(l *feed.Record) { records.ResetTo(l, at, by) }); err != nil {
 		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("reset: %w", err))
 		return feed.ReasonLost
 	}

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/beat"
 	"github.com/millrace/changefeed/internal/processor/dispatch"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // How an instance holds a lease
@@ -58,6 +60,7 @@ func newKeeper(in *instance.Instance, held *instance.Held, started time.Time) *k
 		k.held.Lose(fmt.Errorf("%w: not renewed in time", feed.ErrLeaseLost))
 	})
 	k.acceptWrite(held.Lease, dispatch.Mark{}, started)
+	records.SetProperty(&k.next, notes.DueProperty, "") // it was made in time
 	k.due = time.NewTimer(time.Until(k.nextRenewal()))
 	return k
 }
@@ -164,6 +167,15 @@ func (k *keeper) storeInstead(ctx context.Context, change func(*feed.Record)) er
 		return err
 	}
 	return k.store(ctx)
+}
+
+// ownedUntil returns until when, by the store's clock, no other instance can own the lease.
+func (k *keeper) ownedUntil(ctx context.Context) (at time.Time, err error) {
+	err = k.inTurn(ctx, func() error {
+		at = k.stored.Updated.Add(k.in.Options.Expiration)
+		return nil
+	})
+	return at, err
 }
 
 // changeNextWrite changes the next write without waiting. The change receives the lease in the form of the next write.

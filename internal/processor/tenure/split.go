@@ -31,7 +31,9 @@ import (
 //
 // The parts are never computed anew, even if the partitions merge or split again meanwhile: an unanswered create may
 // still arrive, and must then find the same lease, not leases with other edges. The children then follow the new
-// partitions like any lease. A create can arrive even later, when the lease has come and gone: see package rank.
+// partitions like any lease. A create can arrive even later, when somebody else may own the parent, or has deleted it:
+// each child says until when its create has to arrive, and counts as deleted if it is late. If the store's clock was
+// set back meanwhile, such a child may count as valid: see package rank.
 
 // splitLease replaces the lease by leases of the parts, continuing where an earlier owner stopped.
 func (w *worker) splitLease() feed.Reason {
@@ -154,6 +156,11 @@ func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.
 	records.SetProperty(&child, notes.PartsProperty, "")
 	records.SetGeneration(&child, records.GenerationOf(parent)+1)
 	records.BeginTerm(&child)
+	until, err := w.keeper.ownedUntil(ctx)
+	if err != nil {
+		return err
+	}
+	records.SetDue(&child, until)
 	if !w.in.Claims.Claim(part) {
 		return nil // made before, and has a worker
 	}
@@ -165,7 +172,11 @@ func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.
 	}
 	if err == nil {
 		w.in.View.Put(got)
-		err = w.in.View.List(ctx, time.Now()) // after a late create its worker must see the leases beside it
+		if records.IsLate(got) {
+			err = fmt.Errorf("%w: the create took too long", feed.ErrLeaseLost)
+		} else {
+			err = w.in.View.List(ctx, time.Now()) // the worker must see the leases beside it
+		}
 	}
 	if err != nil {
 		w.in.Claims.Free(part)

@@ -85,7 +85,7 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 		return nil, err
 	}
 	began := u.recordStart(start, u.beganAt(), nil) // before any change written while the leases are made
-	if err := (maker{unit: u, in: u.in, hold: h, start: start}).coverHoles(ctx); err != nil {
+	if err := (maker{unit: u, in: u.in, hold: h, start: start}).coverHoles(ctx, u.holes()); err != nil {
 		return nil, err
 	}
 	if atWork { // only the marker is new

@@ -73,7 +73,7 @@ func (b *balancer) writeUnowned(ctx context.Context, lease feed.Record, why stri
 }
 
 // reset serves a request for another position of a lease, if this instance has the lease.
-func (u *Unit) reset(held []*instance.Held, request feed.Record) {
+func (u *Unit) reset(ctx context.Context, held []*instance.Held, request feed.Record) {
 	control, err := notes.ReadControl(request.Properties)
 	if err == nil && control.Action != notes.Reset {
 		return
@@ -91,18 +91,18 @@ func (u *Unit) reset(held []*instance.Held, request feed.Record) {
 		}
 		switch caller := request.Properties[notes.CallerProperty]; {
 		case err != nil:
-			u.retire(request, notes.Outcome{Result: notes.Failed, Cause: err.Error()})
-		case caller != "" && lease.Properties[notes.ResetProperty] == caller: // the outcome is missing alone
-			u.retire(request, notes.Outcome{Result: notes.Handled})
+			u.retire(ctx, request, notes.Outcome{Result: notes.Failed, Cause: err.Error()})
+		case caller != "" && records.LastReset(lease).Caller == caller: // the outcome is missing alone
+			u.retire(ctx, request, notes.Outcome{Result: notes.Handled})
 		default:
 			h.Stop(instance.Ending{Why: feed.ReasonReset, Asked: &request})
 		}
 	}
 }
 
-// retire writes the outcome of a request.
-func (u *Unit) retire(request feed.Record, o notes.Outcome) {
-	ctx, cancel := context.WithTimeout(u.in.Base, records.StoreTimeout)
+// retire writes the outcome of a request. If ctx ends before, the next owner does that.
+func (u *Unit) retire(ctx context.Context, request feed.Record, o notes.Outcome) {
+	ctx, cancel := context.WithTimeout(ctx, records.StoreTimeout)
 	defer cancel()
 	u.in.Report(ctx, feed.OriginLeaseStore, "", u.in.RetireRequest(ctx, request, o))
 }

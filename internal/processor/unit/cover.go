@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
@@ -19,65 +20,111 @@ import (
 // removed each in favour of the other. These rules need a generation, which only leases of this processor have, and
 // comparable positions. If other leases are involved, no lease is removed: the overlap is reported.
 
-// A flaw is a place at which the leases do not tile the key space.
-type flaw struct {
-	id    string
-	holes []feed.Range // ranges without a lease
-	err   *feed.Error  // the report of overlapping leases
+// A gap is a range that no lease has covered in the listings since a time.
+type gap struct {
+	of    feed.Range
+	since time.Time
+	told  bool // the user knows
 }
 
 // checkCover verifies that the leases tile the key space. A hole is repaired under the lock, from the unit's start,
 // because the progress of the lost lease is unknown. Overlapping leases are reported, because the view does not show
 // which of them is right.
 func (b *balancer) checkCover(ctx context.Context) {
-	flaws := b.newOverlaps()
+	for _, o := range b.lastingOverlaps(b.newOverlaps()) {
+		b.reported[o.id] = true
+		b.in.Raise(o.err)
+	}
 	if open := b.unit.holes(); len(open) > 0 {
-		flaws = append(flaws, flaw{id: fmt.Sprint(open), holes: open})
+		b.seeGaps(open)
 	} else {
+		b.gaps = nil
 		b.tiled, _ = b.in.View.Leases()
 	}
-	for _, f := range b.lastingFlaws(flaws) {
-		if f.err != nil {
-			b.reported[f.id] = true
-			b.in.Raise(f.err)
-			continue
+	start := b.in.View.Recorded(b.in.Options.Mode)
+	var due []feed.Range
+	for i, g := range b.gaps {
+		switch left := b.untilRepair(g); {
+		case left <= 0:
+			due = append(due, g.of)
+		case !isLasting(time.Since(g.since), b.in):
+			b.in.View.Distrust()
+		case !g.told:
+			b.gaps[i].told = true
+			b.in.Raise(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %v; in %v, when an earlier owner "+
+				"must have stopped, new leases continue from %v", feed.ErrHole, g.of, left.Round(time.Second), start)})
 		}
-		start := b.in.View.Recorded(b.in.Options.Mode)
-		b.in.Raise(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v",
-			feed.ErrHole, f.holes, start)})
-		bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire) // the round has other work
-		_, err := b.unit.withLock(bounded, func(ctx context.Context, h *hold) error {
-			return maker{b.unit, b.in, h, start, b.holesOpenAt(f.holes)}.coverHoles(ctx)
-		})
-		cancel()
-		b.in.Report(ctx, feed.OriginBalancer, "", err)
+	}
+	if len(due) > 0 {
+		b.repair(ctx, due, start)
 	}
 }
 
-// holesOpenAt returns when, by the store's clock, work on new leases for holes may begin. Somebody has deleted a lease,
-// and the owner notices only at the next write.
-func (b *balancer) holesOpenAt(open []feed.Range) time.Time {
+// seeGaps notes the ranges without a lease in the last listing. What is left of an earlier gap is as old as that gap.
+func (b *balancer) seeGaps(open []feed.Range) {
+	var gaps []gap
+	var known []feed.Range
+	for _, old := range b.gaps {
+		known = append(known, old.of)
+		for _, left := range keyspace.CutAt(open, []feed.Range{old.of}) {
+			gaps = append(gaps, gap{left, old.since, old.told})
+		}
+	}
+	for _, r := range open {
+		for _, found := range keyspace.Uncovered(r, known) {
+			gaps = append(gaps, gap{of: found, since: time.Now()})
+		}
+	}
+	b.gaps = gaps
+}
+
+// untilRepair returns how long no lease may be made for a gap. Somebody has deleted a lease, and the owner notices only
+// at the next write. Until then the owner may work, or make leases of the parts.
+func (b *balancer) untilRepair(g gap) time.Duration {
 	trust := b.in.Options.Expiration
 	for _, lease := range b.tiled {
-		if slices.ContainsFunc(open, lease.Range.Overlaps) {
+		if lease.Range.Overlaps(g.of) {
 			trust = max(trust, lease.Expiration)
 		}
 	}
-	return b.in.View.Now().Add(trust + records.ClockGrain)
+	return time.Until(g.since.Add(trust + records.ClockGrain))
 }
 
-// lastingFlaws returns the flaws which an earlier listing also had. A listing does not show a single moment: during a
-// split, ours or another processor's, a listing may show the parent beside the children, or neither. So a new flaw is
-// checked again in the next round.
-func (b *balancer) lastingFlaws(found []flaw) (lasting []flaw) {
+// isRepairDue reports whether leases may be made for a gap.
+func (b *balancer) isRepairDue() bool {
+	return slices.ContainsFunc(b.gaps, func(g gap) bool { return b.untilRepair(g) <= 0 })
+}
+
+// repair makes leases for gaps, unless somebody else has done that meanwhile.
+func (b *balancer) repair(ctx context.Context, gaps []feed.Range, start feed.Start) {
+	bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire) // the round has other work
+	defer cancel()
+	_, err := b.unit.withLock(bounded, func(ctx context.Context, h *hold) error {
+		return maker{b.unit, b.in, h, start, true}.coverHoles(ctx, keyspace.CutAt(b.unit.holes(), gaps))
+	})
+	b.in.Report(ctx, feed.OriginBalancer, "", err)
+}
+
+// isLasting reports whether a flaw has stood in listings for so long that it counts. A listing does not show a single
+// moment: during a split, ours or another processor's, a listing may show the parent beside the children, or neither.
+func isLasting(d time.Duration, in *instance.Instance) bool { return d >= in.Options.Acquire/2 }
+
+// An overlap is two leases with keys in common.
+type overlap struct {
+	id  string
+	err *feed.Error
+}
+
+// lastingOverlaps returns the overlaps which an earlier listing also had. New ones are checked again in the next round.
+func (b *balancer) lastingOverlaps(found []overlap) (lasting []overlap) {
 	var seen []string
-	for _, f := range found {
-		seen = append(seen, f.id)
+	for _, o := range found {
+		seen = append(seen, o.id)
 	}
-	b.flaws.See(seen)
-	for _, f := range found {
-		if b.flaws.For(f.id) >= b.in.Options.Acquire/2 {
-			lasting = append(lasting, f)
+	b.overlaps.See(seen)
+	for _, o := range found {
+		if isLasting(b.overlaps.For(o.id), b.in) {
+			lasting = append(lasting, o)
 		} else {
 			b.in.View.Distrust()
 		}
@@ -94,13 +141,10 @@ func (u *Unit) holes() []feed.Range {
 }
 
 // newOverlaps returns the overlapping leases without a report so far.
-func (b *balancer) newOverlaps() (found []flaw) {
+func (b *balancer) newOverlaps() (found []overlap) {
 	add := func(of feed.Record, id string, err error) {
 		if !b.reported[id] {
-			found = append(found, flaw{id: id, err: &feed.Error{
-				Origin: feed.OriginBalancer, Lease: of.Token,
-				Err: err,
-			}})
+			found = append(found, overlap{id, &feed.Error{Origin: feed.OriginBalancer, Lease: of.Token, Err: err}})
 		}
 	}
 	good, bad := b.in.View.Leases()

@@ -21,16 +21,16 @@ type maker struct {
 	in    *instance.Instance
 	hold  *hold
 	start feed.Start // where the leases begin
-	fence time.Time  // of the leases' first owners, if set
+	lost  bool       // earlier owners had the ranges
 }
 
-// coverHoles creates leases for the parts of the key space without a lease, and ends at the first failure.
-func (m maker) coverHoles(ctx context.Context) error {
+// coverHoles creates leases for holes in the key space, and ends at the first failure.
+func (m maker) coverHoles(ctx context.Context, holes []feed.Range) error {
 	partitions, err := m.in.Source.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	parts := keyspace.CutAt(m.unit.holes(), m.unit.leaseRanges(partitions))
+	parts := keyspace.CutAt(holes, m.unit.leaseRanges(partitions))
 	creating, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	parallel.Each(creating, len(parts), atOnce, func(i int) {
@@ -69,12 +69,12 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	}
 	lease := feed.Record{
 		Kind: feed.KindLease, Version: 1, Token: part.String(), Range: part,
-		Position: at, Mode: m.in.Options.Mode, Fence: m.fence, Timestamp: instance.Timestamp(),
+		Position: at, Mode: m.in.Options.Mode, Timestamp: instance.Timestamp(),
 		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
 	}
-	records.SetProperty(&lease, notes.DueProperty, notes.Due{By: m.hold.endOfLock(), Sent: lease.Timestamp}.String())
+	records.SetDue(&lease, m.hold.endOfLock())
 	records.SetProperty(&lease, notes.MakerProperty, m.hold.maker)
-	if !m.fence.IsZero() { // earlier owners had the range, and the next owner's number must be higher than theirs
+	if m.lost { // the next owner's number must be higher than those of earlier owners
 		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.in.View.Now().UnixMilli())
 	}
 	got, err := m.noteWhetherLate(m.in.View.CreateAnew(ctx, lease))
@@ -100,7 +100,8 @@ func lostRace(err error) bool {
 }
 
 // adoptExisting returns the existing lease instead of the new lease. If the create of that lease was late,
-// adoptExisting makes a valid lease of it now, at the intended position. An [feed.ErrConflict] means a lost race.
+// adoptExisting makes a valid lease of it now, with the position and the notes that its maker knew, and without an
+// owner. An [feed.ErrConflict] means a lost race.
 func (m maker) adoptExisting(ctx context.Context, lease feed.Record) (feed.Record, error) {
 	if err := m.in.View.List(ctx, time.Now()); err != nil {
 		return lease, err
@@ -111,9 +112,13 @@ func (m maker) adoptExisting(ctx context.Context, lease feed.Record) (feed.Recor
 		case !records.IsLate(old):
 			return old, nil
 		default:
-			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
-			records.KeepTerm(&lease, old)
-			if got, err := m.noteWhetherLate(m.in.Store.Update(ctx, lease)); !errors.Is(err, feed.ErrNotFound) {
+			adopted := old
+			adopted.Owner, adopted.Epoch, adopted.Expiration, adopted.State = "", "", 0, feed.StateLive
+			adopted.Timestamp = lease.Timestamp
+			records.SetDue(&adopted, m.hold.endOfLock())
+			records.SetProperty(&adopted, notes.MakerProperty, m.hold.maker)
+			records.KeepTerm(&adopted, lease)
+			if got, err := m.noteWhetherLate(m.in.Store.Update(ctx, adopted)); !errors.Is(err, feed.ErrNotFound) {
 				return got, err
 			}
 		}

@@ -1,13 +1,15 @@
 package unit
 
 import (
+	"context"
+
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
 // serveRequests passes the requests to the workers of their ranges, and withdraws requests whose records are gone.
 // obeyPauses obeys the pauses.
-func (u *Unit) serveRequests() {
+func (u *Unit) serveRequests(ctx context.Context) {
 	held, _ := u.in.Claims.All()
 	asked := map[string]bool{}
 	for _, q := range u.in.View.Kind(feed.KindRequest) {
@@ -19,7 +21,7 @@ func (u *Unit) serveRequests() {
 			continue
 		}
 		if notes.IsControl(q.Properties) {
-			u.reset(held, q)
+			u.reset(ctx, held, q)
 			continue
 		}
 		asked[q.Token] = true

@@ -32,7 +32,8 @@ type balancer struct {
 	rng      *rand.Rand
 	waiting  latest.Since[string] // ids of leases that should have been taken, or given by another owner
 	planned  time.Time            // the store's time of the last plan
-	flaws    latest.Since[string] // ids of flaws in listings
+	overlaps latest.Since[string] // ids of overlaps in listings
+	gaps     []gap                // in the last listing
 	tiled    []feed.Record        // the leases of the last listing without a hole
 	reported map[string]bool      // documents that were reported as invalid
 	marked   map[string]string    // ETags of leases with an old mark in the last listing, by their ids
@@ -81,8 +82,8 @@ func (b *balancer) awaitNews(ctx context.Context, d time.Duration) {
 	}
 }
 
-// untilExpiry returns how long until the next lease of another owner expires, or the fence of a lease ends, after the
-// last plan. So survivors act at that moment, not at their next round.
+// untilExpiry returns how long until the next lease of another owner expires, the fence of a lease ends, or a gap may
+// be repaired, after the last plan. So survivors act at that moment, not at their next round.
 func (b *balancer) untilExpiry() time.Duration {
 	now := b.in.View.Now()
 	soonest := b.in.Options.Expiration
@@ -91,6 +92,11 @@ func (b *balancer) untilExpiry() time.Duration {
 		if at := records.TakeableAt(lease, b.in.Options.Expiration); !at.Before(b.planned) &&
 			records.OwnerOf(lease) != b.in.Me {
 			soonest = min(soonest, at.Sub(now))
+		}
+	}
+	for _, g := range b.gaps {
+		if left := b.untilRepair(g); left > 0 {
+			soonest = min(soonest, left)
 		}
 	}
 	return soonest + pause.Jitter(b.rng, b.in.Options.Acquire/roundsPerEvent)
@@ -135,17 +141,17 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 			fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
 				feed.ErrForeignOwner, s.leases[i].Owner))
 	}
-	b.unit.serveRequests()
+	b.unit.serveRequests(ctx)
 	b.unit.last.Set(done)
 	instance.CallHook(b.in, b.in.Hooks.Round, done)
 	return s.plan.Expected > 0
 }
 
 // planRound makes the plan of a round. Before a theft planRound lists the records, because an instance must not lose a
-// lease to a stale view. Only listings show that a pause is over.
+// lease to a stale view. Only listings show that a pause is over, and that a gap is still there.
 func (b *balancer) planRound(ctx context.Context) (s situation, listed bool, err error) {
 	if b.follower.live.Load() && time.Since(b.in.View.Listed()) < listRounds*b.in.Options.Acquire {
-		if s = b.situation(); len(s.plan.Steal) == 0 && !b.hasOldMarks() {
+		if s = b.situation(); len(s.plan.Steal) == 0 && !b.hasOldMarks() && !b.isRepairDue() {
 			return s, false, nil
 		}
 	}

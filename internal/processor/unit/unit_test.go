@@ -30,16 +30,16 @@ func TestTheGridHasAtLeastMinLeases(t *testing.T) {
 	}
 }
 
-// A hole or an overlap is told when a later listing has it, too.
-func TestAFlawIsToldWhenItLasts(t *testing.T) {
+// An overlap is reported when a later listing has it, too.
+func TestAnOverlapIsReportedWhenItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		told := func(ids ...string) (n int) {
-			var found []flaw
+			var found []overlap
 			for _, id := range ids {
-				found = append(found, flaw{id: id})
+				found = append(found, overlap{id: id})
 			}
-			return len(u.balancer.lastingFlaws(found))
+			return len(u.balancer.lastingOverlaps(found))
 		}
 		if n := told("a"); n != 0 {
 			t.Errorf("%d are told at once", n)
@@ -229,12 +229,12 @@ func TestARequestWhoseTimeIsOverIsWithdrawn(t *testing.T) {
 			Kind: feed.KindRequest, ID: "q", Token: q.Token(), Properties: q.Properties(nil),
 			TTL: time.Minute, Updated: now,
 		}}, now)
-		u.serveRequests()
+		u.serveRequests(t.Context())
 		if one := []string{q.Token()}; !slices.Equal(d.accepted, one) || !slices.Equal(d.asked, one) {
 			t.Fatalf("accepted %v, asked are %v, want the request", d.accepted, d.asked)
 		}
 		time.Sleep(2 * time.Minute)
-		if u.serveRequests(); len(d.accepted) != 1 || len(d.asked) != 0 {
+		if u.serveRequests(t.Context()); len(d.accepted) != 1 || len(d.asked) != 0 {
 			t.Errorf("accepted %v, and asked are %v when its time is over, want none", d.accepted, d.asked)
 		}
 	})
@@ -292,9 +292,31 @@ func TestAnAdoptionThatIsNotAnsweredMayStillArrive(t *testing.T) {
 	})
 }
 
-// A lease that is made for a hole waits for as long as the owner of the lost one may trust it, by that owner's
-// expiration or ours.
-func TestALeaseForAHoleWaitsForTheOwnerOfTheLostOne(t *testing.T) {
+// A late child that becomes a lease of the unit continues where its parent was, with the keys that the parent had set
+// aside, and belongs to nobody.
+func TestALateChildIsAdoptedWithWhatItKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		child := made(feed.FullRange(), holding(time.Now()), time.Now().Add(time.Hour))
+		child.Owner, child.Epoch, child.Expiration, child.Position = "b", "e", time.Minute, feed.At(`"7"`)
+		records.SetProperty(&child, notes.AsideProperty, "keys")
+		records.SetProperty(&child, notes.TermProperty, notes.PlainNumber(7))
+		if !records.IsLate(child) {
+			t.Fatal("the child is not late")
+		}
+		u := New(instancetest.Idle(t.Context(), stock{records: []feed.Record{child}}, instance.Options{}))
+		m := maker{unit: u, in: u.in, hold: holding(time.Now().Add(time.Hour))}
+		got, err := m.adoptExisting(t.Context(), made(feed.FullRange(), m.hold, time.Time{}))
+		if err != nil || !records.IsUntouched(got) || records.IsLate(got) || got.State != feed.StateLive ||
+			got.Position != child.Position || got.Properties[notes.AsideProperty] != "keys" ||
+			records.TermOf(got) != 7 {
+			t.Errorf("adopted %+v, %v", got, err)
+		}
+	})
+}
+
+// A lease for a hole is made when the owner of the lost lease cannot trust it any more, by that owner's expiration or
+// ours.
+func TestAGapIsRepairedWhenTheOwnerOfTheLostLeaseHasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		half, ours := feed.FullRange().Cut(2), u.in.Options.Expiration
@@ -303,9 +325,35 @@ func TestALeaseForAHoleWaitsForTheOwnerOfTheLostOne(t *testing.T) {
 				{Range: half[0], Expiration: theirs},
 				{Range: half[1], Expiration: time.Hour},
 			}
-			if got, want := u.balancer.holesOpenAt(half[:1]).Sub(u.in.View.Now()),
+			if got, want := u.balancer.untilRepair(gap{of: half[0], since: time.Now()}),
 				max(ours, theirs)+records.ClockGrain; got != want {
 				t.Errorf("waits for %v after an owner with an expiration of %v, want %v", got, theirs, want)
+			}
+		}
+	})
+}
+
+// What is left of a gap is as old as the gap. What was not in a gap before is new.
+func TestAPartOfAGapIsAsOldAsTheGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, parts := New(instancetest.Idle(t.Context(), nil, instance.Options{})), feed.FullRange().Cut(4)
+		half, begun := feed.Range{Min: parts[0].Min, Max: parts[1].Max}, time.Now()
+		u.balancer.seeGaps([]feed.Range{half})
+		u.balancer.gaps[0].told = true
+		time.Sleep(time.Minute)
+		u.balancer.seeGaps([]feed.Range{parts[1], parts[3]})
+		for i, want := range []gap{{parts[1], begun, true}, {parts[3], begun.Add(time.Minute), false}} {
+			if got := u.balancer.gaps[i]; got != want {
+				t.Errorf("gap %d is %+v, want %+v", i, got, want)
+			}
+		}
+		if time.Sleep(u.in.Options.Expiration); !u.balancer.isRepairDue() {
+			t.Error("the first gap is not repaired when it is due")
+		}
+		u.balancer.seeGaps([]feed.Range{half})
+		for i, want := range []gap{{parts[1], begun, true}, {of: parts[0], since: time.Now()}} {
+			if got := u.balancer.gaps[i]; got != want {
+				t.Errorf("gap %d, which is wider than before, is %+v, want %+v", i, got, want)
 			}
 		}
 	})

@@ -37,6 +37,7 @@ type record struct {
 	sent   int64 // when the write was begun that made it, by everybody's clock
 	valid  int64 // how long its owner may be silent
 	barred int64 // when the position may move, after a theft
+	asMade bool  // its maker has not written it since it was made, and has said until when the create had to arrive
 }
 
 // content is all of a write that a listing must show again.
@@ -51,9 +52,11 @@ type content struct {
 	paused   bool
 }
 
-// isUntouched reports a lease that nobody has taken. It may be left over from a late create:
-// then whoever sees that others cover its range removes it.
-func (r record) isUntouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
+// isUntouched reports a lease that nobody has worked on, as far as others can know. It may be left over from a late
+// create: then whoever sees that others cover its range removes it.
+func (r record) isUntouched() bool {
+	return r.there && (r.owner.name == "" && r.valid == 0 || r.asMade)
+}
 
 // mayBecome reports whether anybody may write a record over this one: to remove it without the right to delete, to
 // adopt it because its create was late, or to make it anew as after a delete.
@@ -221,7 +224,7 @@ func (l *look) isRefused(r record) bool {
 func (l *look) storedRecord() record {
 	return record{
 		content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(),
-		valid: int64(l.sent.Expiration),
+		valid: int64(l.sent.Expiration), asMade: l.verb == create && l.sent.Properties[notes.DueProperty] != "",
 	}
 }
 

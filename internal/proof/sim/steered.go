@@ -68,7 +68,7 @@ func (g *ledger) notePaused(of feed.Range) {
 		}
 	}
 	for _, l := range g.model.leases {
-		if l.State == feed.StateLive && l.Range.Overlaps(of) && !l.Free() {
+		if l.State == feed.StateLive && l.Range.Overlaps(of) && !l.Free() && !records.IsLate(l.Record) {
 			g.breach("pause: %s belongs to %s, and the pause of %s has returned", l.Token, l.Owner, of)
 		}
 	}
@@ -129,13 +129,13 @@ func (g *ledger) checkWanted(by *instance, of feed.Range, at feed.Position) {
 // noteReset carries a reset out in the model, if a write is one, and reports that. A write that moves a lease in
 // another way is none, and is judged as any write.
 func (g *ledger) noteReset(by *instance, was, record feed.Record) bool {
-	caller := record.Properties[notes.ResetProperty]
+	caller := records.LastReset(record).Caller
 	switch {
 	case by.steers && by.wants == nil:
 		return false
 	case by.steers:
 		g.checkWanted(by, record.Range, record.Position)
-	case caller == "" || caller == was.Properties[notes.ResetProperty]:
+	case caller == "" || caller == records.LastReset(was).Caller:
 		return false // if it moves the lease, it is no reset
 	default:
 		asked, known := g.steering.requests[caller]
