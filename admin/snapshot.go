@@ -128,10 +128,15 @@ func checkTiling(leases []feed.Record) error {
 		covered = lease.Range.Max
 	}
 	if holes := records.Holes(feed.FullRange(), leases); len(holes) > 0 {
-		return fmt.Errorf("%w: no lease of the unit holds %v: start an instance, which makes leases there, and try again",
-			feed.ErrHole, holes)
+		return holeError(holes)
 	}
 	return nil
+}
+
+// holeError returns an error for ranges without a lease.
+func holeError(holes []feed.Range) error {
+	return fmt.Errorf("%w: no lease of the unit holds %v: start an instance, which makes leases there, and try again",
+		feed.ErrHole, holes)
 }
 
 // containerOf returns the resource ids of the container of a lease, as the ids of lease documents end before the token;
@@ -252,8 +257,7 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 		if _, marked := v.Marker(); !marked || len(leases) == 0 {
 			return u.create(ctx, v, s, places)
 		}
-		return nil, fmt.Errorf("%w: no lease of the unit holds %v: start an instance, which makes leases there, and try "+
-			"again", feed.ErrHole, holes)
+		return nil, holeError(holes)
 	}
 	for _, lease := range leases {
 		if of := containerOf(lease); s.Container != "" && of != "" && of != s.Container {

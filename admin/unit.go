@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/inquiry"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
@@ -129,10 +130,7 @@ func workOn(lease feed.Record, now time.Time) string {
 }
 
 // stamp sets the fields of a record that each writer sets.
-func stamp(r *feed.Record) { r.Timestamp = time.Now().UTC().Truncate(timestampGrain) }
-
-// timestampGrain is the precision of a time in lease documents.
-const timestampGrain = 100 * time.Nanosecond
+func stamp(r *feed.Record) { r.Timestamp = instance.Timestamp() }
 
 // change writes a lease that nobody works on, and reports whether that has succeeded. An instance may have taken or
 // written the lease meanwhile.
