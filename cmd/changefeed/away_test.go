@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,66 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 	if got := errs.String(); strings.Count(got, "the account is away (") > 1 ||
 		strings.Count(got, "the account is back after ") != strings.Count(got, "the account is away (") {
 		t.Errorf("import said %q, want one line that it is away, and one that it is back", got)
+	}
+}
+
+// awaitText waits until a command has said a text.
+func awaitText(t *testing.T, errs *said, text string) {
+	t.Helper()
+	tick, most := time.NewTicker(10*time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for !strings.Contains(errs.String(), text) {
+		select {
+		case <-most:
+			t.Fatalf("said %q, want %q", errs.String(), text)
+		case <-tick.C:
+		}
+	}
+}
+
+// A watch says once that the leases cannot be read, goes on, and says once that they can be read again.
+func TestAWatchOutlivesItsServer(t *testing.T) {
+	s := openShop(t, shopTimes{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, in := io.Pipe()
+	errs, ended := begin(ctx, in, "leases", "watch", strings.TrimSuffix(s.url, "orders")+"leases", "--every", "100ms")
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "at ") {
+		t.Fatalf("the first line is %q, want the time", lines.Text())
+	}
+	rounds := make(chan bool, 1)
+	go func() { // ends with the pipe
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "at ") {
+				select {
+				case rounds <- true:
+				default:
+				}
+			}
+		}
+	}()
+	if err := s.server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.server.Wait() // says that it was killed
+	awaitText(t, errs, "cannot be read")
+	address, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.serve(address.Host)
+	awaitText(t, errs, "can be read again")
+	for range 2 {
+		<-rounds // one may be from before
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	_ = in.Close() // ends the reader
+	if got := errs.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "trying again every 100ms") {
+		t.Errorf("said %q, want one line that the leases cannot be read, and one that they can", got)
 	}
 }
 

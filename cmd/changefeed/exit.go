@@ -43,7 +43,7 @@ var exitCodes = []struct {
 	{exitUsage, "usage", "The command was called wrongly, and nothing was done. Correct the command line."},
 	{exitMissing, "missing", "Something that you name does not exist: a store, database, container, unit, partition, letter or file."},
 	{exitRefused, "refused", "An account or a server cannot be reached or refuses your key, or another process has the store open."},
-	{exitFound, "found", "The work is done, and has found something: violations in a store."},
+	{exitFound, "found", "The work is done, and has found something: violations in a store, or a fault of --fail-on."},
 	{exitInterrupted, "interrupted", "You have interrupted the work before its end."},
 }
 
@@ -74,7 +74,8 @@ func codeName(code int) string {
 var printing = []string{
 	"changefeed", "changefeed bench", "changefeed check", "changefeed containers", "changefeed context list",
 	"changefeed context show", "changefeed demo", "changefeed dlq list", "changefeed dlq show",
-	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases snapshot",
+	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases list",
+	"changefeed leases snapshot", "changefeed leases watch",
 	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed version",
 }
 

@@ -35,55 +35,112 @@ transactions), and ≤N is an upper bound (the number of a whole partition, whic
 --delete removes the leases of a unit with all positions, so that its next processor begins anew at its own --from. If a
 processor of the unit works, this is refused. On a terminal it asks first; elsewhere --yes is required.`
 
+// leasesOptions are the flags of the commands that show leases.
+type leasesOptions struct {
+	placeFlags
+	source string
+	faults unit.Faults
+	report *report.Report
+	rows   *report.Rows // of all rounds, so that a table for programs has one heading
+}
+
+// register adds the flags.
+func (o *leasesOptions) register(cmd *cobra.Command) {
+	o.container = unit.DefaultContainer
+	o.placeFlags.register(cmd)
+	cmd.Flags().StringVar(&o.source, "source", "",
+		"`address` of a container that units read, if it is elsewhere than the leases")
+	cmd.Flags().Var(&o.faults, "fail-on", "end with exit code 5 if one of these is found, such as wait>2m,expired")
+	o.report = outputRows(cmd, unit.Kinds()...)
+}
+
+// withUnits calls f with the units of the lease container.
+func (o *leasesOptions) withUnits(cmd *cobra.Command, args []string,
+	f func(at place.Address, units []unit.Unit) error,
+) error {
+	at, err := o.containerAddress(cmd, args)
+	if err != nil {
+		return err
+	}
+	return o.withOpener(func(opener *place.Opener) error {
+		units, err := surveyUnits(cmd.Context(), opener, at, o.source)
+		switch {
+		// The command has guessed the name leases, so the error says why there may be no such container.
+		case errors.Is(err, place.ErrNoContainer) && o.db != "" && !cmd.Flags().Changed("container"):
+			return fmt.Errorf("%w; processors make no lease container by themselves", err)
+		case errors.Is(err, feed.ErrBadRequest): // a container that cannot have leases
+			return usage.Error{Err: err}
+		case err != nil:
+			return err
+		}
+		return f(at, units)
+	})
+}
+
+// show writes the units, and returns an error if they have a fault that the user looks for.
+func (o *leasesOptions) show(at place.Address, units []unit.Unit) error {
+	var err error
+	if o.report.ForPeople() {
+		err = unit.WriteTables(o.report.Out, at.Name(), units, terminal.Of(o.report.Out))
+	} else {
+		if o.rows == nil {
+			o.rows = o.report.Rows()
+		}
+		err = unit.WriteRows(o.rows, units)
+	}
+	if found := o.faults.Find(units); err == nil && found != "" {
+		return usage.Found{Err: fmt.Errorf("--fail-on %s: %s", &o.faults, found)}
+	}
+	return err
+}
+
 // leasesCommand is the command leases.
 func leasesCommand() *cobra.Command {
-	o := placeFlags{container: unit.DefaultContainer}
-	var out *report.Report
+	var o leasesOptions
 	var doomed deletedUnit
-	var source string
 	cmd := &cobra.Command{
 		Use:     "leases [ADDRESS]",
 		GroupID: groupUnits,
 		Short:   "Show who reads which range, up to where, and what is still to come",
 		Long:    leasesAbout,
 		Example: `  changefeed leases --db data
-  changefeed leases http://127.0.0.1:8081/shop/leases
+  changefeed leases http://127.0.0.1:8081/shop/leases --fail-on expired,hole
   changefeed leases --db data -o json | jq 'select(.lag > 9)'
   changefeed leases --db data --delete mailer --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := doomed.check(cmd); err != nil {
 				return err
 			}
-			at, err := o.containerAddress(cmd, args)
-			if err != nil {
-				return err
-			}
-			return o.withOpener(func(opener *place.Opener) error {
-				units, err := surveyUnits(cmd.Context(), opener, at, source)
-				switch {
-				// The command has guessed the name leases, so the error says why there may be no such container.
-				case errors.Is(err, place.ErrNoContainer) && o.db != "" && !cmd.Flags().Changed("container"):
-					return fmt.Errorf("%w; processors make no lease container by themselves", err)
-				case errors.Is(err, feed.ErrBadRequest): // a container that cannot have leases
-					return usage.Error{Err: err}
-				case err != nil:
-					return err
-				case doomed.name != "":
-					return doomed.remove(cmd, out, units)
-				case !out.ForPeople():
-					return unit.WriteRows(out.Rows(), units)
+			return o.withUnits(cmd, args, func(at place.Address, units []unit.Unit) error {
+				if doomed.name != "" {
+					return doomed.remove(cmd, o.report, units)
 				}
-				return unit.WriteTables(cmd.OutOrStdout(), at.Name(), units, terminal.Of(cmd.OutOrStdout()))
+				return o.show(at, units)
 			})
 		},
 	}
 	o.register(cmd)
-	cmd.Flags().StringVar(&source, "source", "",
-		"`address` of a container that units read, if it is elsewhere than the leases")
-	out = outputRows(cmd, unit.Kinds()...)
 	doomed.register(cmd)
-	cmd.AddCommand(leasesPauseCommand(), leasesResumeCommand(), leasesResetCommand(), leasesSnapshotCommand(),
-		leasesRestoreCommand())
+	cmd.AddCommand(leasesListCommand(), leasesWatchCommand(), leasesPauseCommand(), leasesResumeCommand(),
+		leasesResetCommand(), leasesSnapshotCommand(), leasesRestoreCommand())
+	return cmd
+}
+
+// leasesListCommand is the command leases list: the command leases under a name for scripts.
+func leasesListCommand() *cobra.Command {
+	var o leasesOptions
+	cmd := &cobra.Command{
+		Use:   "list [ADDRESS]",
+		Short: "Show the leases, as changefeed leases does",
+		Long: `The same as changefeed leases, whose help explains the columns. With --fail-on the command is a check: it ends with exit
+code 5 if it finds one of
+
+` + unit.FaultsAbout(),
+		Example: `  changefeed leases list --db data
+  changefeed leases list --db data --fail-on 'wait>2m,expired,hole' -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.withUnits(cmd, args, o.show) },
+	}
+	o.register(cmd)
 	return cmd
 }
 

@@ -63,8 +63,9 @@ type Row struct {
 	Request   *Request
 	Notes     []string
 
-	record feed.Record
-	gone   bool // an instance that has stopped, or has been silent for too long
+	record   feed.Record
+	overlaps bool // another lease
+	gone     bool // an instance that has stopped, or has been silent for too long
 }
 
 func (r *Row) note(format string, args ...any) {
@@ -279,6 +280,7 @@ func (u *Unit) noteOverlaps() {
 			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
 				r.note("overlaps %s: keys in both are handled twice", other.ID)
 				other.note("overlaps %s: keys in both are handled twice", r.ID)
+				r.overlaps, other.overlaps = true, true
 			}
 		}
 		holes = append(holes, hole(covered, r.record.Range.Min)...)
