@@ -1,6 +1,12 @@
 package changefeed
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNotRunning means that no call of [Processor.Run] is running.
+var ErrNotRunning = errors.New("the processor is not running")
 
 // OptionError describes an option that [New] refuses.
 type OptionError struct {

@@ -29,6 +29,9 @@ var (
 
 // Errors that changefeed.Hooks.Error receives: the processor goes on.
 var (
+	// ErrNoProgress: the oldest change of a lease fails again and again. Only changefeed.Processor.Healthy returns this
+	// error: Hooks.Error receives each failure.
+	ErrNoProgress = errors.New("lease makes no progress")
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
 	// ErrOutage: at least three changes fail, and fewer partition keys succeed. Nothing is parked during the outage,
