@@ -102,8 +102,8 @@ func (u *Unit) readable(ctx context.Context, lease feed.Record) error {
 	if errors.Is(err, feed.ErrGone) {
 		err = u.readPart(ctx, lease, lease.Position)
 	}
-	if err == nil && page.Ahead {
-		err = fmt.Errorf("%w: the feed ends before it", feed.ErrAhead)
+	if err == nil {
+		err = aheadError(page)
 	}
 	if err != nil {
 		return fmt.Errorf("lease %s: read position %s: %w", lease.Token, lease.Position, err)

@@ -132,11 +132,15 @@ func (u *Unit) settlePause(ctx context.Context, of feed.Range, old map[string]st
 	return left == "" && err == nil, left, err
 }
 
-// settleResume removes the marks of a range, and reports whether none is left.
+// settleResume removes the marks of a range, and reports whether none is left. A new pause writes each mark anew before
+// it returns, so a mark that was listed before the pause cannot be removed.
 func (u *Unit) settleResume(ctx context.Context, of feed.Range) (bool, string, error) {
 	v, err := u.list(ctx)
 	if err != nil {
 		return false, "", err
+	}
+	if slices.ContainsFunc(v.Pauses(), of.Overlaps) {
+		return false, "", fmt.Errorf("%w: somebody has paused %s again meanwhile", feed.ErrConflict, of)
 	}
 	left, err := u.settle(ctx, v, of, isUp, unmark)
 	return left == "" && err == nil, left, err

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,7 +25,7 @@ import (
 // minute after the deadline of ctx, at most for a day, unless another reset of the lease replaces it.
 //
 // All positions are read before the first write, so a start that the feed does not offer changes nothing: the error is
-// then a [feed.ErrBadRequest] or [feed.ErrTooOld]. Other errors are those of [Unit.Pause].
+// then a [feed.ErrBadRequest], [feed.ErrAhead] or [feed.ErrTooOld]. Other errors are those of [Unit.Pause].
 func (u *Unit) Reset(ctx context.Context, s Selection, to feed.Start) ([]Step, error) {
 	if to.IsZero() {
 		return nil, fmt.Errorf("%w: the start is not set: want feed.FromBeginning, feed.FromNow or feed.FromTime",
@@ -71,6 +72,9 @@ func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position)
 		}
 		return to, nil
 	}
+	if err == nil {
+		err = aheadError(page)
+	}
 	if err != nil {
 		return to, fmt.Errorf("lease %s: read position %s: %w", lease.Token, to, err)
 	}
@@ -93,8 +97,16 @@ func (u *Unit) readPart(ctx context.Context, lease feed.Record, at feed.Position
 	}
 	of := partitions[i].Range
 	part := feed.Range{Min: max(of.Min, lease.Range.Min), Max: min(of.Max, lease.Range.Max)}
-	_, err = u.source.Read(ctx, part, at, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
-	return err
+	page, err := u.source.Read(ctx, part, at, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
+	return cmp.Or(err, aheadError(page))
+}
+
+// aheadError returns an error if a page was read after the end of the feed.
+func aheadError(page feed.Page) error {
+	if !page.Ahead {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: the feed ends at LSN %d", feed.ErrBadRequest, feed.ErrAhead, page.Head)
 }
 
 // resetEach resets the leases of a selection to positions that are found first.
