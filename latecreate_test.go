@@ -489,3 +489,34 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 		})
 	}
 }
+
+// A lease of a late create, with the range of a part, is behind the lease that is split. It is no part: the part would
+// begin again at its position.
+func TestALateLeaseIsNoPartOfALeaseThatHasComeFurther(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		y := &tally{}
+		o := changefeed.Options{Start: feed.FromBeginning()}
+		w.fill(20)
+		w.ran(y, o)
+		w.split(0)
+		part := w.partitions()[0].Range
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: part.String(), Range: part, Position: feed.At(`"1"`),
+			Owner: "c", Epoch: "gone", Expiration: time.Minute, Timestamp: time.Now(),
+			Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.ran(y, o)
+		if n := len(w.records(feed.KindLease)); n != 3 {
+			t.Errorf("%d leases while the late one is there, want it, the other part and the whole", n)
+		}
+		p := w.run("b", y, o)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, again := y.items(); items != 20 || again != 0 {
+			t.Errorf("%d items, %d again, want 20 and 0", items, again)
+		}
+		w.tiles()
+	})
+}

@@ -266,7 +266,10 @@ func TestAPauseThatTheHandlerAsksForHoldsInAnOutage(t *testing.T) {
 			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
 		})
 		w.fill(4)
-		w.until(time.Hour, "an outage", func() bool { return p.processor.Status()[0].Outage })
+		w.until(time.Hour, "an outage", func() bool {
+			all := p.processor.Status()
+			return len(all) == 1 && all[0].Outage
+		})
 		time.Sleep(2 * time.Hour)
 		p.stop(t)
 		if mu.Lock(); len(last) != 4 {

@@ -137,6 +137,9 @@ func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
 			"want a token, or a start before": func(s *admin.Snapshot) {
 				s.Leases[0] = admin.Place{Range: s.Leases[0].Range}
 			},
+			`token "" and start "now"`: func(s *admin.Snapshot) {
+				s.Leases[0] = admin.Place{Range: s.Leases[0].Range, Start: "now"}
+			},
 			"range of lease 1": func(s *admin.Snapshot) { s.Leases[0].Range = "x" },
 			"start of lease":   func(s *admin.Snapshot) { s.Leases[0].Token, s.Leases[0].Start = "", "soon" },
 		} {
@@ -338,6 +341,39 @@ func TestASnapshotIsBeforeAllKeysThatAreSetAside(t *testing.T) {
 
 // setAsideFrom matches where a key that is set aside begins.
 var setAsideFrom = regexp.MustCompile(`"from":"([^"\\]|\\.)*"`)
+
+// A store without the right to delete keeps retired leases, which count as deleted: a restore makes them live again. A
+// lease that a restore has made counts as made, also with a start beside its token.
+func TestARestoreMakesRetiredLeasesLiveAgain(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.fill(20)
+		w.ran(&tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		s := w.snapshot(w.leases)
+		for i, l := range w.records(feed.KindLease) {
+			l.Timestamp, l.Position.Start = time.Now(), feed.FromBeginning()
+			if i == 0 {
+				l.State = feed.StateRetired
+			}
+			if _, err := w.leases.Update(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.delete(w.records(feed.KindInfo)[0]) // as if an earlier restore was cut off
+		steps, err := w.admin(admin.Options{}).Restore(t.Context(), s)
+		if err != nil || len(steps) != 1 || !steps[0].Done {
+			t.Errorf("%d steps, %v; want the retired lease", len(steps), err)
+		}
+		w.tiles()
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{})
+		w.fill(5)
+		time.Sleep(time.Minute)
+		if w.pending() != 0 {
+			t.Errorf("%d changes are pending", w.pending())
+		}
+		p.stop(t)
+	})
+}
 
 // A snapshot that could not be restored is none.
 func TestASnapshotTilesTheKeySpace(t *testing.T) {

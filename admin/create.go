@@ -26,15 +26,20 @@ func (u *Unit) create(ctx context.Context, v *records.View, s *Snapshot, places 
 	}
 	for i, lease := range missing {
 		stamp(&lease)
-		if _, err := u.leases.Create(ctx, lease); err != nil {
+		if _, err := v.CreateAnew(ctx, lease); err != nil {
 			return steps, fmt.Errorf("create lease %s: %w", lease.Token, err)
 		}
 		steps[i].Done = true
 	}
-	return steps, u.createMarker(ctx, missing[0].Mode)
+	mode, err := s.mode()
+	if err != nil {
+		return steps, err
+	}
+	return steps, u.createMarker(ctx, mode)
 }
 
-// plan returns the leases that are missing. The leases that are there must be those that an earlier call has made.
+// plan returns the leases that are missing. The leases that are there must be those that an earlier call has made. A
+// retired lease counts as deleted.
 func (u *Unit) plan(ctx context.Context, v *records.View, s *Snapshot, places []placed) (missing []feed.Record,
 	err error,
 ) {
@@ -50,7 +55,9 @@ func (u *Unit) plan(ctx context.Context, v *records.View, s *Snapshot, places []
 	}
 	there := map[string]feed.Record{}
 	for _, lease := range v.Kind(feed.KindLease) {
-		there[lease.Token] = lease
+		if lease.State != feed.StateRetired {
+			there[lease.Token] = lease
+		}
 	}
 	for _, p := range places {
 		lease := feed.Record{
@@ -59,7 +66,8 @@ func (u *Unit) plan(ctx context.Context, v *records.View, s *Snapshot, places []
 		}
 		old, made := there[lease.Token]
 		delete(there, lease.Token)
-		if made && (old.Position != p.at || old.Mode != mode) {
+		sameStart := p.at.Token != "" || old.Position.Start == p.at.Start // a place with a token has no start
+		if made && (old.Position.Token != p.at.Token || !sameStart || old.Mode != mode) {
 			return nil,
 				fmt.Errorf("%w: lease %s is there at %s, and the snapshot has %s: delete the leases of the unit, "+
 					"or take another name", feed.ErrConflict, old.ID, old.Position, p.at)

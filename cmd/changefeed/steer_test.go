@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -10,7 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A running instance obeys: it delivers nothing of a pause, and everything again after a reset.
@@ -64,5 +69,43 @@ func TestARunningUnitIsSteered(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err, log)
+	}
+}
+
+// A person sees which leases were reset before a failure, and a program sees which were not.
+func TestStepsBeforeAFailureAreReported(t *testing.T) {
+	half := feed.FullRange().Cut(2)
+	steps := make([]admin.Step, len(half))
+	for i, r := range half {
+		steps[i] = admin.Step{
+			Action: admin.ActionReset, Lease: feed.Lease{Token: r.String(), Range: r}, To: feed.At(`"1"`), Done: i == 0,
+		}
+	}
+	for form, want := range map[string][]string{
+		"table": {"reset lease " + half[0].String()},
+		"json":  {`"lease":"` + half[0].String(), `"lease":"` + half[1].String()},
+	} {
+		var out bytes.Buffer
+		cmd := &cobra.Command{Use: "reset", RunE: func(*cobra.Command, []string) error { return nil }}
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{"-o", form, "--name", "mailer"})
+		var o steerOptions
+		o.registerSteps(cmd)
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		o.report.Out = &out
+		if err := o.writeSteps(steps, "reset", feed.ErrConflict); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != len(want) {
+			t.Fatalf("%s: %q, want %d lines", form, lines, len(want))
+		}
+		for i, line := range lines {
+			if !strings.Contains(line, want[i]) {
+				t.Errorf("%s: line %d is %q, want %s", form, i, line, want[i])
+			}
+		}
 	}
 }

@@ -271,3 +271,25 @@ func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
 		}
 	}
 }
+
+// A lease of another kind of processor has no rank: it may go back, and it may be removed in favour of ours.
+func TestALeaseIsNotRedundantBesideThatOfAnotherKind(t *testing.T) {
+	ours, foreign := made(cell(0, keys/2), 1, 0), made(cell(0, keys), 5, 0)
+	for name, c := range map[string]struct {
+		edit func(*feed.Record)
+		want bool
+	}{
+		"ours":                        {func(*feed.Record) {}, true},
+		"made by another kind":        {func(l *feed.Record) { l.Properties = nil }, false},
+		"owned by another kind":       {func(l *feed.Record) { l.Owner = "net" }, false},
+		"a document that is no lease": {func(l *feed.Record) { l.Err = feed.ErrBadLease }, false},
+	} {
+		v, other := NewView(nil, counted{}), foreign
+		c.edit(&other)
+		v.Put(ours)
+		v.Put(other)
+		if got := v.IsRedundant(ours); got != c.want {
+			t.Errorf("beside a lease %s: redundant %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -358,3 +358,75 @@ func TestAPartOfAGapIsAsOldAsTheGap(t *testing.T) {
 		}
 	})
 }
+
+// archive is a lease store that keeps the last update, and never deletes.
+type archive struct {
+	feed.LeaseStore
+	last    feed.Record
+	updates int
+}
+
+func (*archive) Delete(context.Context, feed.Record) error { return feed.ErrForbidden }
+
+func (s *archive) Update(_ context.Context, l feed.Record) (feed.Record, error) {
+	s.updates++
+	l.Updated = time.Now()
+	s.last = l
+	return l, nil
+}
+
+// Without the right to delete, a late lease is written once, and not after each listing.
+func TestALateLeaseIsRetiredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &archive{}
+		u, half := New(instancetest.Idle(t.Context(), s, instance.Options{})), feed.FullRange().Cut(2)[0]
+		late := made(half, holding(time.Now()), time.Now().Add(time.Hour))
+		u.in.View.Put(late)
+		u.in.View.Put(made(feed.FullRange(), holding(time.Now()), time.Now()))
+		time.Sleep(2 * time.Hour)
+		for range 3 {
+			u.dropLate(t.Context())
+			if s.updates != 1 || s.last.ID != late.ID || s.last.State != feed.StateRetired {
+				t.Fatalf("%d writes, the last of %s, which is %v, want one of %s", s.updates, s.last.ID, s.last.State,
+					late.ID)
+			}
+			u.in.View.Put(s.last) // as a listing shows it
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// shelf is a lease store that accepts creates.
+type shelf struct{ feed.LeaseStore }
+
+func (shelf) Create(_ context.Context, l feed.Record) (feed.Record, error) { return l, nil }
+
+// beginning is a source whose only position is its beginning.
+type beginning struct{ instancetest.Counted }
+
+func (beginning) Read(context.Context, feed.Range, feed.Position, feed.ReadOptions) (feed.Page, error) {
+	return feed.Page{Next: feed.At(`"0"`)}, nil
+}
+
+// The owner of a lease that replaces a lost one has a higher number than any owner before: a store that compares the
+// numbers refuses lower ones. The leases of a new unit had no owner.
+func TestALeaseForALostOneHasAHigherTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, lost := range []bool{true, false} {
+			in := instancetest.Idle(t.Context(), shelf{}, instance.Options{})
+			in.Source = beginning{}
+			in.View.Heard(nil, time.Now())
+			m := maker{New(in), in, holding(time.Now()), feed.FromBeginning(), lost}
+			if err := m.createLease(t.Context(), feed.FullRange()); err != nil {
+				t.Fatal(err)
+			}
+			want := int64(0)
+			if lost {
+				want = time.Now().UnixMilli()
+			}
+			if leases, _ := in.View.Leases(); len(leases) != 1 || records.TermOf(leases[0]) != want {
+				t.Errorf("made %+v, want one with the number %d", leases, want)
+			}
+		}
+	})
+}

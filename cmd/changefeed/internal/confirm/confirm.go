@@ -72,7 +72,7 @@ func (f Flags) Ask(ctx context.Context, p Person, q Question) (sure bool, err er
 		return true, nil
 	case !p.Present:
 		return false, usage.Error{Err: errors.New("--yes is missing: standard input or standard error is no " +
-			"terminal, so nobody can be asked: want --yes, or --dry-run to see what would be deleted")}
+			"terminal, so nobody can be asked: want --yes, or --dry-run to see what would be done")}
 	}
 	hint, want := "[y/N]", "y"
 	if q.Word != "" {
