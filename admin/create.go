@@ -24,18 +24,24 @@ func (u *Unit) create(ctx context.Context, v *records.View, s *Snapshot, places 
 	if u.options.DryRun {
 		return steps, nil
 	}
+	err = u.createLeases(ctx, v, missing, steps)
+	if err == nil {
+		mode, _ := s.mode() // plan has checked it
+		err = u.createMarker(ctx, mode)
+	}
+	return steps, u.record(ctx, ActionRestore, feed.FullRange(), steps, err)
+}
+
+// createLeases makes leases, and says which steps are done.
+func (u *Unit) createLeases(ctx context.Context, v *records.View, missing []feed.Record, steps []Step) error {
 	for i, lease := range missing {
 		stamp(&lease)
 		if _, err := v.CreateAnew(ctx, lease); err != nil {
-			return steps, fmt.Errorf("create lease %s: %w", lease.Token, err)
+			return fmt.Errorf("create lease %s: %w", lease.Token, err)
 		}
 		steps[i].Done = true
 	}
-	mode, err := s.mode()
-	if err != nil {
-		return steps, err
-	}
-	return steps, u.createMarker(ctx, mode)
+	return nil
 }
 
 // plan returns the leases that are missing. The leases that are there must be those that an earlier call has made. A

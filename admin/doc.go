@@ -1,6 +1,6 @@
 // Package admin steers the processors of a deployment unit through its lease store: pause and resume, reset and restore
-// of positions, snapshots. Nothing has to be started for that, and no instance has to be stopped: the instances obey,
-// and while none runs, the calls change the leases themselves.
+// of positions, snapshots, and the history of all that. Nothing has to be started, and no instance has to be stopped:
+// the instances obey, and while none runs, the calls change the leases themselves.
 //
 //	unit := admin.Open(orders, leases, admin.Options{By: "ada", Reason: "INC-4711: the mail server is down"})
 //	if _, err := unit.Pause(ctx, admin.All()); err != nil {
@@ -24,6 +24,15 @@
 // is conditional on the ETag of the write before. While a lease is being split, it cannot be reset. What a lease knows
 // of single changes and keys is forgotten: held keys are not held any more, keys that are set aside are not read again,
 // and failed attempts do not count. Dead letters stay.
+//
+// # History
+//
+// Each action leaves a line in the history of the unit, with who, when, what and why: see [Unit.History]. If the line
+// cannot be written, the action is done in any case, and the error is an [ErrNotRecorded].
+//
+// # Cleaning up
+//
+// [Unit.Surplus] finds what nobody needs among the records of the unit, and [Unit.CleanUp] removes it.
 //
 // # Other kinds of processors
 //

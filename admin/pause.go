@@ -33,14 +33,13 @@ func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 		return steps, err
 	}
 	old, err := u.postPause(ctx, v, s.of)
-	if err != nil {
-		return steps, err
+	if err == nil {
+		err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, old) })
 	}
-	err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, old) })
 	for i := range steps {
 		steps[i].Done = err == nil
 	}
-	return steps, err
+	return steps, u.record(ctx, ActionPause, s.of, steps, err)
 }
 
 // stepsOf returns a step for each lease.
@@ -192,18 +191,25 @@ func (u *Unit) Resume(ctx context.Context, s Selection) ([]Step, error) {
 	if u.options.DryRun {
 		return steps, nil
 	}
-	for _, r := range pauses {
-		if s.of.Contains(r) {
-			if err := u.endPause(ctx, r); err != nil {
-				return steps, err
-			}
-		}
-	}
-	err = until(ctx, func() (bool, string, error) { return u.settleResume(ctx, s.of) })
+	ended := slices.DeleteFunc(pauses, func(r feed.Range) bool { return !s.of.Contains(r) })
+	err = u.resume(ctx, s.of, ended)
 	for i := range steps {
 		steps[i].Done = err == nil
 	}
-	return steps, err
+	if len(steps) == 0 && len(ended) == 0 && err == nil { // nothing was paused
+		return nil, nil
+	}
+	return steps, u.record(ctx, ActionResume, s.of, steps, err)
+}
+
+// resume ends the pauses of some ranges, and removes the marks of a range.
+func (u *Unit) resume(ctx context.Context, of feed.Range, pauses []feed.Range) error {
+	for _, r := range pauses {
+		if err := u.endPause(ctx, r); err != nil {
+			return err
+		}
+	}
+	return until(ctx, func() (bool, string, error) { return u.settleResume(ctx, of) })
 }
 
 // endPause makes the request for a range retired. The instances follow writes, and would not notice a delete.

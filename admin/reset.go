@@ -31,7 +31,7 @@ func (u *Unit) Reset(ctx context.Context, s Selection, to feed.Start) ([]Step, e
 		return nil, fmt.Errorf("%w: the start is not set: want feed.FromBeginning, feed.FromNow or feed.FromTime",
 			feed.ErrBadRequest)
 	}
-	return u.resetEach(ctx, s, func(ctx context.Context, lease feed.Record) (feed.Position, error) {
+	return u.resetEach(ctx, ActionReset, s, func(ctx context.Context, lease feed.Record) (feed.Position, error) {
 		return u.resolve(ctx, lease, feed.Position{Start: to.AsAgo(0)})
 	})
 }
@@ -49,7 +49,7 @@ func (u *Unit) ResetTo(ctx context.Context, s Selection, to feed.Position) ([]St
 		return nil, fmt.Errorf("%w: range %s has %d leases, and a position is that of one: want the range of a lease, "+
 			"such as %s", feed.ErrBadRequest, s.of, len(chosen), chosen[0].Range)
 	}
-	return u.resetEach(ctx, s, func(ctx context.Context, lease feed.Record) (feed.Position, error) {
+	return u.resetEach(ctx, ActionReset, s, func(ctx context.Context, lease feed.Record) (feed.Position, error) {
 		return u.resolve(ctx, lease, to)
 	})
 }
@@ -109,8 +109,8 @@ func aheadError(page feed.Page) error {
 	return fmt.Errorf("%w: %w: the feed ends at LSN %d", feed.ErrBadRequest, feed.ErrAhead, page.Head)
 }
 
-// resetEach resets the leases of a selection to positions that are found first.
-func (u *Unit) resetEach(ctx context.Context, s Selection,
+// resetEach resets the leases of a selection to positions that are found first. action is that of the history.
+func (u *Unit) resetEach(ctx context.Context, action Action, s Selection,
 	find func(context.Context, feed.Record) (feed.Position, error),
 ) ([]Step, error) {
 	v, err := u.list(ctx)
@@ -136,11 +136,12 @@ func (u *Unit) resetEach(ctx context.Context, s Selection,
 	}
 	for i := range steps {
 		if err := u.resetLease(ctx, steps[i], on); err != nil {
-			return steps, fmt.Errorf("reset lease %s: %w", steps[i].Lease.Token, err)
+			err = fmt.Errorf("reset lease %s: %w", steps[i].Lease.Token, err)
+			return steps, u.record(ctx, action, s.of, steps, err)
 		}
 		steps[i].Done = true
 	}
-	return steps, nil
+	return steps, u.record(ctx, action, s.of, steps, nil)
 }
 
 // resetLease gives a lease its position: by its owner, or here if nobody works on the lease. on orders the resets.

@@ -269,7 +269,7 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 				lease.Token, lease.Mode)
 		}
 	}
-	return u.resetEach(ctx, All(), func(ctx context.Context, lease feed.Record) (feed.Position, error) {
+	return u.resetEach(ctx, ActionRestore, All(), func(ctx context.Context, lease feed.Record) (feed.Position, error) {
 		at, err := u.earliest(lease.Range, places)
 		if err != nil {
 			return at, err

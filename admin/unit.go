@@ -23,8 +23,8 @@ var ErrNotServed = inquiry.ErrNotServed
 
 // Options describe who steers a unit, and how.
 type Options struct {
-	By     string // who: a person or a program; in the records of the requests
-	Reason string // why: in the records of the requests
+	By     string // who: a person or a program; in the records of the requests, and in the history
+	Reason string // why: in the records of the requests, and in the history
 	DryRun bool   // change nothing, and return what would be done
 }
 
@@ -57,6 +57,10 @@ const (
 	ActionPause  Action = "pause"
 	ActionResume Action = "resume"
 	ActionReset  Action = "reset"
+	// ActionRestore is the action of a restore in the history; its steps are resets.
+	ActionRestore Action = "restore"
+	// ActionCleanUp is the action of a clean-up in the history, which has no steps.
+	ActionCleanUp Action = "cleanup"
 )
 
 // Step is what was done to a lease or, after a dry run, what would be done.

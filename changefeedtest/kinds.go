@@ -20,6 +20,7 @@ func kindsListed(d *leaseTest) {
 		{Kind: feed.KindHost, Token: "lock"},
 		{Kind: feed.KindInfo},
 		{Kind: feed.KindLock},
+		{Kind: feed.KindHistory},
 	} {
 		d.create(record)
 		want = append(want, name(record))

@@ -65,6 +65,8 @@ const (
 	KindLock Kind = "lock"
 	// KindRequest asks the owner of a range for something: see packages deadletters and admin.
 	KindRequest Kind = "request"
+	// KindHistory says what operators have done with the unit: see package admin. Processors ignore it.
+	KindHistory Kind = "history"
 )
 
 // Record is one document of a [LeaseStore]. Every kind uses Kind, ID, Token, Owner, Epoch, State, Expiration, TTL,

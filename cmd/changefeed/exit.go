@@ -74,8 +74,8 @@ func codeName(code int) string {
 var printing = []string{
 	"changefeed", "changefeed bench", "changefeed check", "changefeed containers", "changefeed context list",
 	"changefeed context show", "changefeed demo", "changefeed dlq list", "changefeed dlq show",
-	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases list",
-	"changefeed leases snapshot", "changefeed leases watch",
+	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases explain",
+	"changefeed leases history", "changefeed leases list", "changefeed leases snapshot", "changefeed leases watch",
 	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed version",
 }
 

@@ -122,7 +122,8 @@ func leasesCommand() *cobra.Command {
 	o.register(cmd)
 	doomed.register(cmd)
 	cmd.AddCommand(leasesListCommand(), leasesWatchCommand(), leasesPauseCommand(), leasesResumeCommand(),
-		leasesResetCommand(), leasesSnapshotCommand(), leasesRestoreCommand())
+		leasesResetCommand(), leasesSnapshotCommand(), leasesRestoreCommand(), leasesHistoryCommand(),
+		leasesGCCommand(), leasesExplainCommand())
 	return cmd
 }
 

@@ -29,6 +29,7 @@ type steerOptions struct {
 	name   string
 	source string
 	lease  string
+	by     string
 	reason string
 	wait   time.Duration
 	sure   confirm.Flags
@@ -48,12 +49,18 @@ func (o *steerOptions) registerUnit(cmd *cobra.Command) {
 // registerSteps adds the flags of a command that changes leases.
 func (o *steerOptions) registerSteps(cmd *cobra.Command) {
 	o.registerUnit(cmd)
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
+	o.registerWho(cmd)
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the instances of the unit")
 	o.sure.Register(cmd.Flags())
 	cmd.Flags().Lookup("yes").Usage = "do not ask; needed without a terminal"
 	cmd.Flags().Lookup("dry-run").Usage = "say what would be done, and change nothing"
 	o.report = outputRows(cmd, stepKind)
+}
+
+// registerWho adds the flags that say who acts, and why.
+func (o *steerOptions) registerWho(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.by, "by", "", "who, `text` for others (default your user and host)")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
 }
 
 // registerLease adds the flag that selects a lease.
@@ -84,9 +91,13 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 		if err != nil {
 			return err
 		}
-		settings := admin.Options{By: whoami(), Reason: o.reason, DryRun: o.sure.DryRun}
-		return f(admin.Open(source.Source, store, settings), o.name+" on "+source.Address.Name())
+		return f(admin.Open(source.Source, store, o.settings()), o.name+" on "+source.Address.Name())
 	})
+}
+
+// settings returns who acts, and how.
+func (o *steerOptions) settings() admin.Options {
+	return admin.Options{By: cmp.Or(o.by, whoami()), Reason: o.reason, DryRun: o.sure.DryRun}
 }
 
 // open opens the container that the unit reads, and the leases of the unit.
@@ -204,21 +215,13 @@ func (o *steerOptions) writeNothing(steps []admin.Step, failed error) error {
 func stepLine(s admin.Step) step {
 	line := step{Action: string(s.Action), Lease: s.Lease.Token, Range: s.Lease.Range.String(), Done: s.Done}
 	for to, text := range map[**string]string{
-		&line.Owner: s.Lease.Owner, &line.From: positionText(s.Lease.Position), &line.To: positionText(s.To),
+		&line.Owner: s.Lease.Owner, &line.From: unit.PositionText(s.Lease.Position), &line.To: unit.PositionText(s.To),
 	} {
 		if text != "" {
 			*to = &text
 		}
 	}
 	return line
-}
-
-// positionText returns a position, or "" if there is none.
-func positionText(p feed.Position) string {
-	if p == (feed.Position{}) {
-		return ""
-	}
-	return p.String()
 }
 
 // explainSteering gives errors of package admin the exit codes of the command.

@@ -166,10 +166,13 @@ func ReadOutcome(properties map[string]string) (o Outcome, ok bool) {
 }
 
 // clip shortens a long text.
-func clip(text string) string {
+func clip(text string) string { return clipTo(text, MaxCause) }
+
+// clipTo shortens a text with more than a number of bytes.
+func clipTo(text string, most int) string {
 	const end = "…"
-	if len(text) <= MaxCause {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:MaxCause-len(end)], "") + end
+	return strings.ToValidUTF8(text[:most-len(end)], "") + end
 }

@@ -216,8 +216,9 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unit": {
-		".", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc",
-		"internal/notes", "internal/pause", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
+		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc",
+		"internal/keyspace", "internal/notes", "internal/pause",
+		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",
 	},

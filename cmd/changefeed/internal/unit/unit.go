@@ -194,8 +194,8 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 			r.addLag(ctx, monitored.Source, markers, now)
 		case feed.KindHost:
 			r.describeInstance(now)
-		case feed.KindInfo, feed.KindLock:
-			// If these are valid, they tell an operator nothing.
+		case feed.KindInfo, feed.KindLock, feed.KindHistory:
+			// If these are valid, they tell an operator nothing here; changefeed leases history shows the last one.
 			if record.Err == nil {
 				continue
 			}

@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// ErrNotRecorded means that an action has changed the unit, and that its line in the history is missing. The text says
+// whether the action was carried out. To call again repeats the action.
+var ErrNotRecorded = errors.New("its line in the history of the unit is missing")
+
+// Entry is a line in the history of a unit: an action that has changed something, or has tried to.
+type Entry struct {
+	At     time.Time // when the action had ended, by the clock of the lease store
+	By     string    // as in [Options]; at most 200 bytes
+	Reason string    // as in [Options]; at most 1 KB
+	Action Action    // later versions may have others
+	Range  feed.Range
+	Count  int    // how many leases were meant; of a clean-up: records
+	Done   int    // how many of them were done
+	Moves  []Move // of a reset or restore: the positions of the first 16 leases
+	Failed string // why the action was not carried out as a whole; empty if it was
+}
+
+// Move is the change of a lease's position. A position with a token above 1 KB is left out of the history, and is zero.
+type Move struct {
+	Lease    string // token
+	From, To feed.Position
+}
+
+// History returns what was done with the unit through this package, oldest first: the last 100 actions, or fewer if
+// they are more than 64 KB. Older versions of this package have left no lines. A dry run leaves none.
+//
+// The history is a record in the lease store, which instances ignore. If the caller of an action dies in its midst, the
+// line is missing.
+//
+// Errors: [feed.ErrNotFound] for a unit without leases and history, [feed.ErrBadLease] for a history that somebody has
+// made unreadable, and those of the lease store.
+func (u *Unit) History(ctx context.Context) ([]Entry, error) {
+	v, err := u.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record, found := historyIn(v.Kind(feed.KindHistory))
+	if !found && len(v.Kind(feed.KindLease)) == 0 {
+		return nil, fmt.Errorf("%w: the unit has no leases", feed.ErrNotFound)
+	}
+	if err := unreadable(record, nil); err != nil {
+		return nil, err
+	}
+	lines, err := notes.ReadHistory(record.Properties)
+	if err != nil {
+		return nil, unreadable(record, err)
+	}
+	entries := make([]Entry, len(lines))
+	for i, line := range lines {
+		entries[i] = entryOf(line)
+	}
+	return entries, nil
+}
+
+// entryOf returns a stored line. What this version cannot read of a range or of a position is left out.
+func entryOf(l notes.Line) Entry {
+	e := Entry{
+		At: l.At.UTC(), By: l.By, Reason: l.Why, Action: Action(l.Action), Count: l.Count, Done: l.Done,
+		Failed: l.Failed,
+	}
+	e.Range, _ = feed.ParseRange(l.Range)
+	for _, m := range l.Moves {
+		move := Move{Lease: m.Lease}
+		move.From, _ = records.PositionOf(m.From)
+		move.To, _ = records.PositionOf(m.To)
+		e.Moves = append(e.Moves, move)
+	}
+	return e
+}
+
+// historyIn finds the history among its records.
+func historyIn(all []feed.Record) (feed.Record, bool) {
+	for _, r := range all {
+		if r.Kind == feed.KindHistory && r.Token == "" {
+			return r, true
+		}
+	}
+	return feed.Record{Kind: feed.KindHistory}, false
+}
+
+// unreadable returns the error of a history that cannot be read, because of its document or of its lines.
+func unreadable(record feed.Record, lines error) error {
+	if record.Err != nil {
+		lines = record.Err
+	}
+	if lines == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: history %s: %w: delete the document, and a new history begins", feed.ErrBadLease, record.ID,
+		lines)
+}
+
+// record writes the line of an action that has ended with an error or without, and returns the error for its caller.
+func (u *Unit) record(ctx context.Context, action Action, of feed.Range, steps []Step, failed error) error {
+	line := notes.Line{Action: string(action), Range: of.String(), Count: len(steps)}
+	for _, s := range steps {
+		if s.Done {
+			line.Done++
+		}
+		if s.Action == ActionReset {
+			line.Moves = append(line.Moves, notes.Move{
+				Lease: s.Lease.Token, From: records.TargetOf(s.Lease.Position), To: records.TargetOf(s.To),
+			})
+		}
+	}
+	return u.recordLine(ctx, line, failed)
+}
+
+// recordLine writes a line, and returns the error for the caller of its action.
+func (u *Unit) recordLine(ctx context.Context, line notes.Line, failed error) error {
+	line.ID, line.By, line.Why = rand.Text(), u.options.By, u.options.Reason
+	if failed != nil {
+		line.Failed = failed.Error()
+	}
+	err := u.writeLine(ctx, line)
+	switch {
+	case err == nil:
+		return failed
+	case failed == nil:
+		return fmt.Errorf("%s was carried out, and %w: %w", line.Action, ErrNotRecorded, err)
+	}
+	return fmt.Errorf("%w; %w: %w", failed, ErrNotRecorded, err)
+}
+
+// recordTime bounds how long a line is tried to be written, also after the end of the action's context.
+const recordTime = 10 * time.Second
+
+// writeLine writes a line. A failure of the store may pass, and a conflict says that another operator has written.
+func (u *Unit) writeLine(ctx context.Context, line notes.Line) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		err := u.appendLine(ctx, line)
+		switch {
+		case err == nil, errors.Is(err, feed.ErrBadLease), errors.Is(err, feed.ErrForbidden):
+			return err
+		case errors.Is(err, feed.ErrConflict):
+			wait = mathrand.N(firstWait) // operators who write at once should not meet again
+		}
+		if pause.For(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+// appendLine adds a line to the stored history, unless the line is there.
+func (u *Unit) appendLine(ctx context.Context, line notes.Line) error {
+	all, now, err := u.leases.List(ctx)
+	if err != nil {
+		return fmt.Errorf("read leases: %w", err)
+	}
+	record, found := historyIn(all)
+	if err := unreadable(record, nil); err != nil {
+		return err
+	}
+	line.At = now.UTC().Truncate(time.Millisecond)
+	properties, added, err := notes.AddLine(record.Properties, line)
+	if err != nil {
+		return unreadable(record, err)
+	}
+	if !added {
+		return nil
+	}
+	record.Properties = properties
+	stamp(&record)
+	if found {
+		_, err = u.leases.Update(ctx, record)
+	} else {
+		_, err = u.leases.Create(ctx, record)
+	}
+	if err != nil {
+		return fmt.Errorf("write history: %w", err)
+	}
+	return nil
+}

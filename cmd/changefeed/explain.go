@@ -1,0 +1,61 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+)
+
+// The command leases explain. cmd/changefeed/internal/unit finds the sentences.
+
+// leasesExplainCommand is the command leases explain.
+func leasesExplainCommand() *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "explain [ADDRESS] --name NAME",
+		Short: "Say in sentences how the leases of a unit are, and what to do next",
+		Long: `For each lease, or for one: who owns it and until when, its position and what comes after it, who has paused or reset
+it and why, the parts of a split that are missing, keys that are held or set aside, since when changes fail, and overlaps
+and holes beside it. Each explanation ends with what to do next. The times are UTC, by the clock of the store.`,
+		Example: `  changefeed leases explain --db data --name mailer
+  changefeed leases explain cosmos:shop/leases --name mailer --lease 05C1-0BF3`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := o.containerAddress(cmd, args)
+			if err != nil {
+				return err
+			}
+			return o.withOpener(func(opener *place.Opener) error {
+				source, store, err := o.open(cmd.Context(), opener, at)
+				if err != nil {
+					return err
+				}
+				leases, err := opener.Open(cmd.Context(), at)
+				if err != nil {
+					return err
+				}
+				// Without a history, the explanation does not say who has reset a lease.
+				past, _ := admin.Open(source.Source, store, o.settings()).History(cmd.Context())
+				all, err := unit.Explain(cmd.Context(), leases, o.name, source, o.lease, past)
+				if err != nil {
+					return err
+				}
+				if o.report.ForPeople() {
+					return unit.WriteExplanations(o.report.Out, all)
+				}
+				rows := o.report.Rows()
+				for _, x := range all {
+					if err := rows.Add(x); err != nil {
+						return err
+					}
+				}
+				return rows.Flush()
+			})
+		},
+	}
+	o.registerUnit(cmd)
+	o.registerLease(cmd)
+	o.report = outputRows(cmd, unit.ExplanationKind)
+	return cmd
+}

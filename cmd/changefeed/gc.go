@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+)
+
+// The command leases gc: what nobody needs among the leases of a unit. Package admin does the work within a unit;
+// cmd/changefeed/internal/unit finds what units of containers have left that do not exist any more.
+
+// leasesGCCommand is the command leases gc.
+func leasesGCCommand() *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "gc [ADDRESS] --name NAME",
+		Short: "Remove what nobody needs among the leases of a unit",
+		Long: `Instances remove what they leave behind, if they have the right to delete. What is left is removed here: the presence of
+instances that have shown no life for ten minutes, requests whose time is over, leases that others have replaced, marks of
+a pause that is over (if no instance runs), and all documents of units of this name whose container does not exist any more.
+A container of another account or database may exist, so its leases stay.
+
+Nothing is removed that a running instance may need, and nothing that was written since it was listed. On a terminal the
+command lists what it would remove, and asks; elsewhere --yes is required, or --dry-run to see the list.`,
+		Example: `  changefeed leases gc --db data --name mailer --dry-run
+  changefeed leases gc cosmos:shop/leases --name mailer --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.collect(cmd, args) },
+	}
+	o.registerUnit(cmd)
+	o.registerWho(cmd)
+	o.sure.Register(cmd.Flags())
+	o.report = outputRows(cmd, unit.RemovalKind)
+	return cmd
+}
+
+// collect lists what can be removed, asks, and removes it.
+func (o *steerOptions) collect(cmd *cobra.Command, args []string) error {
+	at, err := o.containerAddress(cmd, args)
+	if err != nil {
+		return err
+	}
+	return o.withOpener(func(opener *place.Opener) error {
+		g, err := o.findGarbage(cmd.Context(), opener, at)
+		if err != nil {
+			return explainSteering(err)
+		}
+		verb, listed := o.sure.Verb("removed", "remove"), g.List()
+		if len(listed) == 0 || o.sure.DryRun {
+			return unit.WriteRemovals(o.report, verb, listed)
+		}
+		person := confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr())
+		if person.Present && !o.sure.Yes {
+			if err := unit.WriteRemovalLines(person.Out, "would remove", listed); err != nil {
+				return err
+			}
+		}
+		sure, err := o.sure.Ask(cmd.Context(), person, confirm.Question{
+			Text: fmt.Sprintf("Remove %s of unit %s?", terminal.Count(len(listed), "record"), o.name),
+		})
+		if err != nil || !sure {
+			return err
+		}
+		done, err := g.Remove(cmd.Context())
+		unread := unit.WriteRemovals(o.report, verb, done)
+		return cmp.Or(explainSteering(err), unread) // an output without a reader hides no failure
+	})
+}
+
+// findGarbage finds what can be removed.
+func (o *steerOptions) findGarbage(ctx context.Context, opener *place.Opener, at place.Address) (g unit.Garbage,
+	err error,
+) {
+	if g.Leases, err = opener.Open(ctx, at); err != nil {
+		return g, err
+	}
+	among, err := opener.Neighbours(ctx, g.Leases)
+	if err != nil {
+		return g, err
+	}
+	if g.Orphans, err = unit.Orphans(ctx, g.Leases, among, o.name); err != nil {
+		return g, err
+	}
+	source, store, err := o.open(ctx, opener, at)
+	if _, unknown := errors.AsType[unit.UnknownError](err); unknown && len(g.Orphans) > 0 {
+		return g, nil
+	}
+	if err != nil {
+		return g, err
+	}
+	g.Unit = admin.Open(source.Source, store, o.settings())
+	g.Surplus, err = g.Unit.Surplus(ctx)
+	return g, err
+}

@@ -1,0 +1,102 @@
+package unit
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// explain explains the leases of the unit, or a lease.
+func (o office) explain(t *testing.T, token string) ([]Explanation, error) {
+	t.Helper()
+	past, err := admin.Open(o.monitored, o.store, admin.Options{}).History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Explain(t.Context(), place.Stored(o.leases, place.Address{Container: "leases"}), "mailer",
+		place.Stored(o.monitored, place.Address{Container: "orders"}), token, past)
+}
+
+// wantAll checks that the sentences of the only explanation contain texts.
+func wantAll(t *testing.T, all []Explanation, err error, texts ...string) {
+	t.Helper()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("got %+v, %v, want one explanation", all, err)
+	}
+	said := strings.Join(append(all[0].Facts, all[0].Next...), "\n")
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			t.Errorf("%q is not in\n%s", text, said)
+		}
+	}
+}
+
+// The sentences say who owns a lease and until when, where it is, and who has paused and reset it.
+func TestALeaseIsExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.lease(t, "-FF", func(l *feed.Record) { l.Expiration = time.Minute })
+		time.Sleep(10 * time.Second)
+		all, err := o.explain(t, "")
+		until := time.Now().Add(50 * time.Second).UTC().Format(time.TimeOnly)
+		wantAll(t, all, err, "one owns the lease, and wrote it 10s ago. If it stays silent, others take the lease at "+until,
+			"4 changes wait after it", "Nothing: the owner is at work.")
+		time.Sleep(2 * time.Minute)
+		all, err = o.explain(t, "-FF")
+		wantAll(t, all, err, "one owned the lease until "+until, "Start an instance of the unit, which takes the lease.")
+		unit := admin.Open(o.monitored, o.store, admin.Options{By: "ada", Reason: "INC-4711"})
+		if _, err := unit.Pause(t.Context(), admin.All()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		at := time.Now().UTC().Format(time.TimeOnly)
+		bob := admin.Open(o.monitored, o.store, admin.Options{By: "bob", Reason: "replay"})
+		if _, err := bob.Reset(t.Context(), admin.All(), feed.FromBeginning()); err != nil {
+			t.Fatal(err)
+		}
+		all, err = o.explain(t, "")
+		wantAll(t, all, err, "Nobody owns the lease", "ada has paused -FF: INC-4711.",
+			"It was reset at "+at+" by bob: replay.",
+			"changefeed leases resume")
+	})
+}
+
+// The sentences name the parts of a split that have no lease, and the keys beside a lease that nobody has.
+func TestASplitAndAHoleAreExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		parts := []feed.Range{{Max: "1F"}, {Min: "1F", Max: "3F"}}
+		o.lease(t, "-3F", func(l *feed.Record) {
+			l.State, l.Attempts = feed.StateSplitting, 3
+			l.Properties = map[string]string{notes.PartsProperty: keyspace.Join(parts)}
+		})
+		o.lease(t, "1F-3F", nil)
+		all, err := o.explain(t, "-3F")
+		wantAll(t, all, err, "It is split into -1F and 1F-3F; there is no lease yet for -1F.", "has failed 3 times",
+			"No lease covers the keys 3F-FF beside it.", "Wait: the owner makes the missing leases", "--max-attempts")
+		if all, err = o.explain(t, ""); err != nil || len(all) != 3 || all[2].State != KindHole || all[2].Lease != nil {
+			t.Errorf("all explanations are %+v, %v, want two leases and a hole", all, err)
+		}
+	})
+}
+
+// A lease that does not exist is an error that names those that do.
+func TestAnUnknownLeaseIsNotExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.lease(t, "-FF", nil)
+		all, err := o.explain(t, "-1F")
+		if _, missing := errors.AsType[usage.Missing](err); !missing || !strings.Contains(err.Error(), "-FF") {
+			t.Errorf("got %+v, %v, want an error that names -FF", all, err)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package unit
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/feed"
+)
+
+// The history of a unit as output: who has steered it, when, how and why.
+
+// PositionText returns a position, or "" if there is none.
+func PositionText(p feed.Position) string {
+	if p == (feed.Position{}) {
+		return ""
+	}
+	return p.String()
+}
+
+// action is a line of the history, for programs.
+type action struct {
+	At     time.Time `json:"at" about:"when the action had ended, by the clock of the store"`
+	By     *string   `json:"by" about:"who; null if the program did not say"`
+	Reason *string   `json:"reason" about:"why; null if nobody said"`
+	Action string    `json:"action" about:"pause, resume, reset, restore, cleanup, or an action of a later version"`
+	Range  *string   `json:"range" about:"of effective partition keys, min-max in hex"`
+	Count  int       `json:"count" about:"how many leases were meant; of a cleanup: records"`
+	Done   int       `json:"done" about:"how many of them were done"`
+	Moves  []move    `json:"moves" about:"positions of the first 16 leases of a reset or restore"`
+	Failed *string   `json:"failed" about:"why the action was not carried out as a whole; null if it was"`
+}
+
+// move is another position of a lease, for programs.
+type move struct {
+	Lease string  `json:"lease" about:"token of the lease"`
+	From  *string `json:"from" about:"position before; null if the lease had none, or if it is too long"`
+	To    *string `json:"to" about:"position after; null if it is too long"`
+}
+
+// ReportedAs implements [report.Value].
+func (action) ReportedAs() string { return "action" }
+
+// ActionKind describes the lines of changefeed leases history.
+var ActionKind = report.Kind{
+	Name: "action", About: "What was done with a unit, by whom and why: leases history.", Of: action{},
+}
+
+// actionOf returns a line of the history for programs.
+func actionOf(e admin.Entry) action {
+	a := action{
+		At: e.At, By: known(e.By), Reason: known(e.Reason), Action: string(e.Action), Count: e.Count, Done: e.Done,
+		Moves: []move{}, Failed: known(e.Failed),
+	}
+	if e.Range != (feed.Range{}) {
+		a.Range = known(e.Range.String())
+	}
+	for _, m := range e.Moves {
+		a.Moves = append(a.Moves, move{m.Lease, known(PositionText(m.From)), known(PositionText(m.To))})
+	}
+	return a
+}
+
+// WriteActions writes the history for programs.
+func WriteActions(rows *report.Rows, entries []admin.Entry) error {
+	for _, e := range entries {
+		if err := rows.Add(actionOf(e)); err != nil {
+			return err
+		}
+	}
+	return rows.Flush()
+}
+
+// WriteHistory writes the history for people. A line with several positions has a row for each of them.
+func WriteHistory(w io.Writer, of string, entries []admin.Entry) error {
+	if len(entries) == 0 {
+		_, err := fmt.Fprintf(w, "%s: nothing was done so far\n", terminal.OneLine(of))
+		return err
+	}
+	rows := [][]string{{"WHEN", "BY", "ACTION", "LEASE", "FROM", "TO", "NOTE"}}
+	for _, e := range entries {
+		row := []string{
+			e.At.Format(time.DateTime), terminal.OrDash(terminal.OneLine(e.By)), terminal.OneLine(string(e.Action)),
+			fmt.Sprintf("%s (%d)", e.Range, e.Count), "-", "-", terminal.OrDash(terminal.OneLine(noteOf(e))),
+		}
+		for i, m := range e.Moves {
+			if i > 0 {
+				rows, row = append(rows, row), make([]string, len(row))
+			}
+			row[3], row[4], row[5] = m.Lease, terminal.OrDash(PositionText(m.From)), terminal.OrDash(PositionText(m.To))
+		}
+		rows = append(rows, row)
+	}
+	_, err := io.WriteString(w, terminal.Table(rows, terminal.Of(w).Room()))
+	return err
+}
+
+// noteOf returns what a line says beside its columns.
+func noteOf(e admin.Entry) string {
+	switch {
+	case e.Failed == "":
+		return e.Reason
+	case e.Reason == "":
+		return fmt.Sprintf("%d of %d done: %s", e.Done, e.Count, e.Failed)
+	}
+	return fmt.Sprintf("%s; %d of %d done: %s", e.Reason, e.Done, e.Count, e.Failed)
+}
