@@ -227,9 +227,9 @@ func TestOldMarksAreSurplus(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := w.run("b", &tally{}, changefeed.Options{})
-		time.Sleep(time.Second)
-		if _, names := w.surplus(); len(names) != 0 {
-			t.Errorf("while an instance runs %q are surplus", names)
+		w.until(time.Minute, "shown", func() bool { return len(w.records(feed.KindHost)) == 2 }) // the first has stopped
+		if _, names := w.surplus(); len(names) != 0 || !records.IsMarkedPaused(w.records(feed.KindLease)[0]) {
+			t.Errorf("while an instance runs %q are surplus, or the mark is gone", names)
 		}
 		p.stop(t)
 		mark()

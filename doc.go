@@ -14,7 +14,8 @@
 //     deadletters.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.
 //   - A [feed.Committer] writes items, several of one partition key in one transaction.
-//   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit.
+//   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit, and [CaughtUp] waits until the unit
+//     has handled what was written before.
 //
 // # Use
 //
@@ -47,7 +48,8 @@
 //
 // # Caveats
 //
-//   - At least once is not once: after a crash the last batch is redelivered. Make your handlers idempotent.
+//   - At least once is not once: after a crash the last batch is redelivered. Make your handlers idempotent,
+//     and test them with changefeedtest.Torture.
 //   - By default a failed batch is retried for ever, with pauses. Its lease makes no progress meanwhile, and each
 //     failure is reported. To park bad changes, set [FailurePolicy.MaxAttempts] and [FailurePolicy.DeadLetters]: then
 //     other keys go on. To find the failing change in a batch, the processor calls your handler more often than

@@ -101,28 +101,17 @@ type meter struct {
 	parts  []feed.Range // the partitions, as last listed; nil before
 }
 
-// addKeys adds the held keys and those set aside, and the changes of the latter before the position of the lease. If a
-// note was written for another position, it is outdated and has no keys.
+// addKeys adds the held keys and those set aside, and the changes of the latter before the position of the lease.
 func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 	at := lag.Lease.Position
 	holds, _ := notes.ReadHeld(lag.Lease.Properties[notes.HeldProperty], notes.Place{Position: at.Token})
 	lag.Held = len(holds.Keys)
-	text := lag.Lease.Properties[notes.AsideProperty]
-	if text == "" {
-		return nil
-	}
-	partitions, err := records.Noted(ctx, m.source)
+	aside, err := readAside(ctx, m.source, lag.Lease)
 	if err != nil {
 		return err
 	}
-	lsn, _ := records.TokenLSN(m.source, at.Token)
-	in := notes.Place{
-		Position: at.Token, LSN: lsn, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max,
-		Partitions: partitions,
-	}
-	aside, _ := notes.ReadAside(text, in)
-	lag.SetAside = len(aside.Keys)
-	for _, k := range aside.Keys {
+	lag.SetAside = len(aside)
+	for _, k := range aside {
 		from := feed.Position{Token: k.From, Start: at.Start}
 		if k.LSN > 0 {
 			from, _ = records.PositionAfter(m.source, k.LSN-1, from)
@@ -146,6 +135,24 @@ func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 		}
 	}
 	return nil
+}
+
+// readAside returns the keys that a lease has set aside. If the note was written for another position, it is outdated
+// and has no keys.
+func readAside(ctx context.Context, source feed.Source, lease feed.Lease) ([]notes.AsideKey, error) {
+	text := lease.Properties[notes.AsideProperty]
+	if text == "" {
+		return nil, nil
+	}
+	partitions, err := records.Noted(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	lsn, _ := records.TokenLSN(source, lease.Position.Token)
+	aside, _ := notes.ReadAside(text, notes.Place{
+		Position: lease.Position.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max, Partitions: partitions,
+	})
+	return aside.Keys, nil
 }
 
 // countPending asks the source to count; [errors.ErrUnsupported] if the source cannot count.

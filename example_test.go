@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -143,6 +145,61 @@ func ExampleEstimate() {
 	}
 	fmt.Printf("%d leases, %d changes pending\n", len(lags), pending)
 	// Output: 4 leases, 5 changes pending
+}
+
+// CaughtUp waits until a unit has handled what was written before: a test needs no sleep.
+func ExampleProcessor_CaughtUp() {
+	ctx, stop := context.WithCancel(context.Background())
+	orders, container, done := shop(ctx)
+	defer done()
+	leases, err := docstore.NewLeases(ctx, container, "counter", orders)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var handled atomic.Int64
+	count := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+		handled.Add(int64(len(b.Changes)))
+		return nil
+	})
+	p, err := changefeed.New(orders, leases, count, changefeed.Options{Instance: "host-1", Start: feed.FromBeginning()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	})
+	for n := range 5 {
+		if _, err := orders.Upsert(ctx, fmt.Appendf(nil, `{"id":"%d","city":"Oslo"}`, n)); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	within, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := p.CaughtUp(within); err != nil {
+		log.Fatal(err) // it names a lease that is behind
+	}
+	fmt.Println(handled.Load(), "changes handled")
+	stop()
+	running.Wait()
+	// Output: 5 changes handled
+}
+
+// CaughtUp as a function needs no processor: here it says that nobody has run the unit.
+func ExampleCaughtUp() {
+	ctx := context.Background()
+	orders, container, done := shop(ctx)
+	defer done()
+	leases, err := docstore.NewLeases(ctx, container, "mailer", orders)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(changefeed.CaughtUp(ctx, orders, leases))
+	// Output:
+	// wait until the unit has caught up: not found: the unit has no leases: no processor has run under its name
 }
 
 // An all-versions-and-deletes processor sees every version, and deletes with what was

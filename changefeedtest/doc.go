@@ -1,4 +1,6 @@
-// Package changefeedtest proves stores for package changefeed, and injects faults into them.
+// Package changefeedtest proves handlers and stores for package changefeed, and injects faults into stores.
+//
+// [Torture] proves that your handler has the same effects although changes are redelivered. The rest is for stores.
 //
 // [TestSource], [TestLeaseStore], [TestCommitter] and [TestDeadLetters] are the conformance suites: they check every
 // sentence of the documentation of [feed.Source], [feed.LeaseStore], [feed.Committer] and [feed.LetterBox]. Your store

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"testing"
 	"time"
 
 	"github.com/millrace/changefeed/changefeedtest"
@@ -94,4 +96,57 @@ func ExampleCounts() {
 	}
 	fmt.Println(&counts)
 	// Output: Source.Partitions 1, Source.Read 3
+}
+
+// ledger is the store of a handler that counts the orders of each city, in memory for the test.
+type ledger struct {
+	mu     sync.Mutex
+	orders map[string]int  // by city
+	marks  map[string]bool // the versions that are counted
+}
+
+// newCounter makes the handler, its store, and what the store contains in the end.
+func newCounter(*testing.T) (feed.Handler, func() map[string]int) {
+	l := &ledger{orders: map[string]int{}, marks: map[string]bool{}}
+	handler := func() feed.Handler {
+		return feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			l.mu.Lock() // the transaction: the mark and the effect, or neither
+			defer l.mu.Unlock()
+			for _, c := range b.Changes {
+				if version := string(c.PartitionKey) + c.ID + c.ETag; !l.marks[version] {
+					l.marks[version] = true
+					l.orders[string(c.PartitionKey)]++
+				}
+			}
+			return nil
+		})
+	}
+	return changefeedtest.PerInstance(handler), func() map[string]int { return l.orders }
+}
+
+// TestCounter is the test of the handler newCounter. Without the marks it fails, and tells what was delivered twice.
+func TestCounter(t *testing.T) {
+	changefeedtest.Torture(t, changefeedtest.TortureOptions{}, newCounter)
+}
+
+// The test of a handler.
+func ExampleTorture() {
+	_ = func(t *testing.T) { // TestCounter
+		changefeedtest.Torture(t, changefeedtest.TortureOptions{}, newCounter)
+	}
+}
+
+// A handler that is made for each instance loses its memory with it, so a mark in memory is no mark.
+func ExamplePerInstance() {
+	made := 0
+	handler := changefeedtest.PerInstance(func() feed.Handler {
+		made++
+		seen := map[string]bool{} // gone after a crash
+		return feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			seen[b.Changes[0].ID] = true
+			return nil
+		})
+	})
+	fmt.Println(handler.Handle(context.Background(), &feed.Batch{Changes: []feed.Change{{ID: "7"}}}), made)
+	// Output: <nil> 1
 }
