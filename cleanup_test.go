@@ -227,7 +227,8 @@ func TestOldMarksAreSurplus(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := w.run("b", &tally{}, changefeed.Options{})
-		w.until(time.Minute, "shown", func() bool { return len(w.records(feed.KindHost)) == 2 }) // the first has stopped
+		// the first has stopped
+		w.until(time.Minute, "shown", func() bool { return len(w.records(feed.KindHost)) == 2 })
 		if _, names := w.surplus(); len(names) != 0 || !records.IsMarkedPaused(w.records(feed.KindLease)[0]) {
 			t.Errorf("while an instance runs %q are surplus, or the mark is gone", names)
 		}

@@ -39,7 +39,7 @@ var exitCodes = []struct {
 	meaning string
 }{
 	{exitDone, "done", "The work is done. A command that runs until you end it, such as run, tail or serve, has ended in order."},
-	{exitFailed, "failed", "The work has failed, or a part of it was left out. A retry may help."},
+	{exitFailed, "failed", "The work has failed, or a part of it was left out, or a check of doctor has failed. A retry may help."},
 	{exitUsage, "usage", "The command was called wrongly, and nothing was done. Correct the command line."},
 	{exitMissing, "missing", "Something that you name does not exist: a store, database, container, unit, partition, letter or file."},
 	{exitRefused, "refused", "An account or a server cannot be reached or refuses your key, or another process has the store open."},
@@ -73,7 +73,7 @@ func codeName(code int) string {
 // commands change something, and must say that nobody has read how far they have come.
 var printing = []string{
 	"changefeed", "changefeed bench", "changefeed check", "changefeed containers", "changefeed context list",
-	"changefeed context show", "changefeed demo", "changefeed dlq list", "changefeed dlq show",
+	"changefeed context show", "changefeed demo", "changefeed doctor", "changefeed dlq list", "changefeed dlq show",
 	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases explain",
 	"changefeed leases history", "changefeed leases list", "changefeed leases snapshot", "changefeed leases watch",
 	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed version",

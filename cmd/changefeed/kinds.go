@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/doctor"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
@@ -57,7 +58,7 @@ func allKinds() []report.Kind {
 			letters.ListKind, letters.WholeKind, letters.AnswerKind,
 			bench.FigureKind, exportKind, unload.SalvageKind,
 		},
-		dataKinds(), unit.Kinds(), report.Kinds(),
+		dataKinds(), unit.Kinds(), doctor.Kinds(), report.Kinds(),
 	)
 }
 

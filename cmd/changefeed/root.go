@@ -38,6 +38,7 @@ func commands() []*cobra.Command {
 		serveCommand(),
 		backupCommand(),
 		checkCommand(),
+		doctorCommand(),
 		rangesCommand(),
 		splitCommand(),
 		mergeCommand(),

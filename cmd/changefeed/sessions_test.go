@@ -18,6 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
+	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -157,9 +158,11 @@ func (s *session) run(out *strings.Builder, line string) {
 func (s *session) act(action []string) {
 	switch action[0] {
 	case "serve":
-		server := cosmostest.NewTestServer(s.t)
+		server := cosmostest.StartTestServer(s.t, cosmostest.Options{Options: cosmosrest.Options{Keys: cosmosrest.Keys{
+			Primary: cosmosrest.EmulatorKey, PrimaryReadOnly: readOnlyKey,
+		}}})
 		s.url = server.URL
-		s.env = append(s.env, "URL="+server.URL, "COSMOS_KEY="+server.Key)
+		s.env = append(s.env, "URL="+server.URL, "COSMOS_KEY="+server.Key, "READ_ONLY_KEY="+readOnlyKey)
 	case "park":
 		path, container, _ := strings.Cut(action[1], "#")
 		if err := park(s.t.Context(), filepath.Join(s.dir, path), container, action[2:]...); err != nil {
@@ -177,6 +180,9 @@ func (s *session) act(action []string) {
 		s.t.Fatalf("@ %s: want serve, park, hold or release", action[0])
 	}
 }
+
+// readOnlyKey is the key with which a session may only read from the server.
+const readOnlyKey = "cmVhZC1vbmx5LWtleS0wMTIzNDU2Nzg5"
 
 // release closes the store that the session holds open.
 func (s *session) release() {
@@ -239,6 +245,10 @@ var variable = []struct {
 	{regexp.MustCompile(`"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"`), `"ETAG"`},
 	{regexp.MustCompile(`/[A-Z2-7]{12}"`), `/ID"`},
 	{regexp.MustCompile(`~2F[A-Z2-7]{12}"`), `~2FID"`},
+	{regexp.MustCompile(`\b/[A-Z2-7]{12}\b`), "/ID"},
+	{regexp.MustCompile(`'get [a-z]{3}, [^']* gmt '`), "'get DATE '"},
+	{regexp.MustCompile(`[\d.]+ [KMGT]B free of [\d.]+ [KMGT]B`), "SIZE free of SIZE"},
+	{regexp.MustCompile(`the oldest for [\d.]+m?s`), "the oldest for DURATION"},
 	{regexp.MustCompile(`"_rid":"[^"]*"`), `"_rid":"RID"`},
 	{regexp.MustCompile(`"_self":"[^"]*"`), `"_self":"SELF"`},
 	{regexp.MustCompile(`"_etag":"\\"[^"]*\\""`), `"_etag":"ETAG"`},

@@ -3,8 +3,6 @@ package place
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -252,12 +250,8 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 		account += " from " + c.from
 	}
 	o.flags.say("%s is %s: %s, %s", a.Field, a.Given, account, c.keyFrom)
-	opened := &Account{credentials: c}
-	if opened.http, err = o.flags.makeTransport(c.Endpoint); err != nil {
-		return nil, err
-	}
-	var credential cosmos.Credential
-	if opened.signer, credential, err = o.flags.findIdentity(c); err != nil {
+	opened, credential, err := o.flags.prepare(c)
+	if err != nil {
 		return nil, err
 	}
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
@@ -269,6 +263,18 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	}
 	o.accounts[c.Endpoint] = opened
 	return opened, nil
+}
+
+// prepare returns an account with its connections and its identity, without a request.
+func (f Settings) prepare(c credentials) (a *Account, credential cosmos.Credential, err error) {
+	a = &Account{credentials: c}
+	if a.http, err = f.makeTransport(c.Endpoint); err != nil {
+		return nil, credential, err
+	}
+	if a.signer, credential, err = f.findIdentity(c); err != nil {
+		return nil, credential, err
+	}
+	return a, credential, nil
 }
 
 // say tells the user who has asked for more.
@@ -345,35 +351,6 @@ func (e *noKeyError) Error() string {
 	}
 	return fmt.Sprintf("no key for %s: want $%s, --account-key, a connection string or a context with a key, or log "+
 		"in to Microsoft Entra ID; -v says why this machine has no identity", e.endpoint, KeyVariable)
-}
-
-// makeTransport makes the connections of an account.
-func (f Settings) makeTransport(endpoint string) (*http.Client, error) {
-	file, from := f.CA, "--ca"
-	if file == "" {
-		c, ok, err := f.inUse()
-		if err != nil {
-			return nil, err
-		}
-		if ok && sameHost(c.Endpoint, endpoint) {
-			file, from = c.CA, "certificate of context "+c.Name
-		}
-	}
-	if file == "" {
-		return rest.Connect(nil), nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, usage.Path(from, file, err)
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, usage.Error{Err: fmt.Errorf("%s is %s: there is no certificate in it: want a PEM file", from, file)}
-	}
-	return rest.Connect(&tls.Config{RootCAs: roots}), nil
 }
 
 // openRemote opens an existing container of an account.

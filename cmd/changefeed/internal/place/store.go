@@ -50,6 +50,11 @@ func withStore(ctx context.Context, settings Settings, text string, f func(*docs
 	}
 	o := NewOpener(settings)
 	defer func() { err = cmp.Or(err, o.Close()) }()
+	return o.onStore(ctx, a, f, g)
+}
+
+// onStore runs f on the store of a directory, or g on the account of a server.
+func (o *Opener) onStore(ctx context.Context, a Address, f func(*docstore.DB) error, g func(*Account) error) error {
 	if a.Dir != "" {
 		db, err := o.openExisting(a)
 		if err != nil {
@@ -89,7 +94,20 @@ type Checked struct {
 func Check(ctx context.Context, settings Settings, store string,
 	progress func(Checked),
 ) (violations []docstore.Violation, err error) {
-	err = withStore(ctx, settings, store,
+	a, err := parseStore(store)
+	if err != nil {
+		return nil, err
+	}
+	o := NewOpener(settings)
+	defer func() { err = cmp.Or(err, o.Close()) }()
+	return o.Check(ctx, a, progress)
+}
+
+// Check checks every invariant of a store as the function Check does, in the store or server of an address.
+func (o *Opener) Check(ctx context.Context, a Address, progress func(Checked)) (violations []docstore.Violation,
+	err error,
+) {
+	err = o.onStore(ctx, a,
 		func(db *docstore.DB) (err error) {
 			documents := db.Count()
 			violations, err = db.CheckAll(ctx, func(records int64) { progress(Checked{records, &documents}) })

@@ -16,12 +16,12 @@ const silence = time.Minute
 // The states of a lease without a working owner, or with an owner that may not work; records do not contain these
 // states.
 const (
-	stateFree    = "free"
-	stateStopped = "stopped" // free, and no instance of the unit runs
-	stateExpired = "expired"
-	stateSilent  = "silent" // for longer than an owner at work is
-	stateBroken  = "broken" // the document is no lease
-	statePaused  = "paused" // free, and nobody may take it: see package admin
+	StateFree    = "free"
+	StateStopped = "stopped" // free, and no instance of the unit runs
+	StateExpired = "expired"
+	StateSilent  = "silent" // for longer than an owner at work is
+	StateBroken  = "broken" // the document is no lease
+	StatePaused  = "paused" // free, and nobody may take it: see package admin
 )
 
 // noteFree is the note of a free lease.
@@ -85,7 +85,7 @@ func (r *Row) noteOwner(now time.Time, quiet, allowed time.Duration) {
 	case record.Err != nil:
 		r.note("%v", record.Err)
 		if record.Kind == feed.KindLease {
-			r.State = stateBroken
+			r.State = StateBroken
 		}
 	case record.Kind != feed.KindLease:
 	case record.State == feed.StateRetired:
@@ -93,17 +93,17 @@ func (r *Row) noteOwner(now time.Time, quiet, allowed time.Duration) {
 	case record.State != feed.StateLive && record.State != feed.StateSplitting:
 		r.note("its state %q belongs to a later version", record.State)
 	case record.Free() && record.Properties[notes.PausedProperty] != "":
-		r.noteUnowned(statePaused)
+		r.noteUnowned(StatePaused)
 		r.note("paused since %s: changefeed leases resume ends that",
 			clock(notes.PausedSince(record.Properties[notes.PausedProperty]), now))
 	case record.Free():
-		r.noteUnowned(stateFree)
+		r.noteUnowned(StateFree)
 		r.note(noteFree)
 	case quiet > allowed:
-		r.noteUnowned(stateExpired)
+		r.noteUnowned(StateExpired)
 		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
 	case quiet > allowed*usual/100:
-		r.noteUnowned(stateSilent)
+		r.noteUnowned(StateSilent)
 		r.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second),
 			(allowed - quiet).Round(time.Second))
 	case record.Epoch == "":
@@ -125,14 +125,49 @@ func (r *Row) describeInstance(now time.Time) {
 	}
 }
 
+// A Presence is how an instance is.
+type Presence string
+
+// The values of a Presence.
+const (
+	Running Presence = "running"
+	Ended   Presence = "stopped"
+	Gone    Presence = "gone" // it has shown no life for too long, and has not stopped
+)
+
+// Presence returns how the instance of a row is.
+func (r *Row) Presence() Presence {
+	switch {
+	case !r.gone:
+		return Running
+	case r.record.State == feed.StateRetired:
+		return Ended
+	}
+	return Gone
+}
+
+// Skew returns by how much the clock of the store is ahead of that of the record's writer, and how long the record may
+// have been on its way is part of that; known is false if the writer's clock is not in the record.
+func (r *Row) Skew() (skew time.Duration, known bool) {
+	if r.record.Timestamp.IsZero() || r.record.Updated.IsZero() {
+		return 0, false
+	}
+	return r.record.Updated.Sub(r.record.Timestamp), true
+}
+
+// IsAtWork reports whether an instance of the unit runs, or may run as the owner of a lease.
+func (u *Unit) IsAtWork() bool {
+	return slices.ContainsFunc(u.Rows, func(r Row) bool { return r.isAtWork() })
+}
+
 // isAtWork reports whether a row describes a running instance, or a lease whose owner may run.
 func (r *Row) isAtWork() bool {
 	switch r.Kind {
 	case KindInstance:
 		return !r.gone
 	case KindLease:
-		return r.record.Owner != "" && r.record.State != feed.StateRetired && r.State != stateExpired &&
-			r.State != stateBroken
+		return r.Owner != "" && r.record.State != feed.StateRetired && r.State != StateExpired &&
+			r.State != StateBroken
 	}
 	return false
 }
@@ -140,15 +175,15 @@ func (r *Row) isAtWork() bool {
 // noteEnded marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the
 // next instance. If the unit works, a free lease is another matter: an instance should have taken the lease.
 func (u *Unit) noteEnded() {
-	if slices.ContainsFunc(u.Rows, func(r Row) bool { return r.isAtWork() }) {
+	if u.IsAtWork() {
 		return
 	}
 	for i := range u.Rows {
 		r := &u.Rows[i]
-		if r.Kind != KindLease || r.State != stateFree {
+		if r.Kind != KindLease || r.State != StateFree {
 			continue
 		}
-		r.State = stateStopped
+		r.State = StateStopped
 		r.Notes[slices.Index(r.Notes, noteFree)] = "stopped: no instance runs" + r.waitingText()
 	}
 }

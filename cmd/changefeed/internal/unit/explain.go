@@ -125,7 +125,7 @@ func (e explainer) whoOwns() []string {
 			clock(e.record.Updated, e.now()), terminal.Seconds(e.Silent), runs)}
 	}
 	until := e.record.Updated.Add(cmp.Or(e.record.Expiration, silence))
-	if e.State == stateExpired {
+	if e.State == StateExpired {
 		return []string{fmt.Sprintf("%s owned the lease until %s, and wrote it last at %s; %s", e.Owner,
 			clock(until, e.now()), clock(e.record.Updated, e.now()), runs)}
 	}
@@ -266,20 +266,20 @@ func (e explainer) ifNoneRuns(none, some string) string {
 func (e explainer) next() (list []string) {
 	add := func(text string) { list = append(list, text) }
 	switch e.State {
-	case statePaused:
+	case StatePaused:
 		add("When the reason is gone, end the pause with changefeed leases resume.")
-	case stateBroken:
+	case StateBroken:
 		add("Look at the document with changefeed get; if no other processor needs it, delete it, and the instances make " +
 			"a lease.")
-	case stateFree:
+	case StateFree:
 		add("Wait for a round of the instances (13 s by default). If nobody takes the lease, look whether their limit of " +
 			"leases is reached, and at their logs.")
-	case stateStopped:
+	case StateStopped:
 		add("Start an instance of the unit.")
-	case stateExpired:
+	case StateExpired:
 		add(e.ifNoneRuns("Start an instance of the unit, which takes the lease.",
 			"Wait for a round of the other instances, which take the lease (13 s by default)."))
-	case stateSilent:
+	case StateSilent:
 		add(fmt.Sprintf("Look whether %s runs, and whether it reaches the lease store.", e.Owner))
 	case feed.StateRetired.String():
 		add("Remove it with changefeed leases gc.")
@@ -287,7 +287,7 @@ func (e explainer) next() (list []string) {
 		add(e.ifNoneRuns("Start an instance of the unit, which finishes the split.",
 			"Wait: the owner makes the missing leases within seconds. If it does not, look at its log."))
 	}
-	if e.Owner != "" && e.Epoch == "" && e.State != stateBroken {
+	if e.Owner != "" && e.Epoch == "" && e.State != StateBroken {
 		add("Stop the other kind of processor before you pause or reset the unit.")
 	}
 	if e.Attempts > 0 || e.SetAside > 0 {

@@ -27,16 +27,16 @@ var faultWords = []struct {
 }{
 	{"expired", "the owner of a lease is silent", func(r *Row) (string, bool) {
 		return fmt.Sprintf("owner %s is silent for %s", terminal.OneLine(r.Owner), terminal.Seconds(r.Silent)),
-			r.State == stateExpired
+			r.State == StateExpired
 	}},
-	{"free", "nobody has a lease, though instances run", inState(stateFree, "nobody has the lease")},
-	{"stopped", "no instance runs", inState(stateStopped, "no instance runs")},
-	{"paused", "a lease is paused", inState(statePaused, "the lease is paused")},
+	{"free", "nobody has a lease, though instances run", inState(StateFree, "nobody has the lease")},
+	{"stopped", "no instance runs", inState(StateStopped, "no instance runs")},
+	{"paused", "a lease is paused", inState(StatePaused, "the lease is paused")},
 	{"hole", "no lease holds some keys", func(r *Row) (string, bool) {
 		return "no lease holds these keys", r.Kind == KindHole
 	}},
 	{"overlap", "two leases hold the same keys", func(r *Row) (string, bool) {
-		return "another lease holds keys of this one", r.overlaps
+		return "another lease holds keys of this one", len(r.Overlaps) > 0
 	}},
 	{"broken", "a document is no valid lease", func(r *Row) (string, bool) {
 		return fmt.Sprint(r.record.Err), r.record.Err != nil

@@ -23,14 +23,14 @@ func TestEachFaultIsFoundWhereItIs(t *testing.T) {
 		says string
 	}{
 		"expired": {
-			of(func(r *Row) { r.State, r.Owner, r.Silent = stateExpired, "one", 61 }),
+			of(func(r *Row) { r.State, r.Owner, r.Silent = StateExpired, "one", 61 }),
 			"owner one is silent for 1m1s",
 		},
-		"free":    {of(func(r *Row) { r.State = stateFree }), "nobody has the lease"},
-		"stopped": {of(func(r *Row) { r.State = stateStopped }), "no instance runs"},
-		"paused":  {of(func(r *Row) { r.State = statePaused }), "paused"},
+		"free":    {of(func(r *Row) { r.State = StateFree }), "nobody has the lease"},
+		"stopped": {of(func(r *Row) { r.State = StateStopped }), "no instance runs"},
+		"paused":  {of(func(r *Row) { r.State = StatePaused }), "paused"},
 		"hole":    {Row{Processor: "mailer", Kind: KindHole, Range: "-80"}, "mailer -80: no lease holds these keys"},
-		"overlap": {of(func(r *Row) { r.overlaps = true }), "another lease"},
+		"overlap": {of(func(r *Row) { r.Overlaps = []string{"b"} }), "another lease"},
 		"broken":  {of(func(r *Row) { r.record.Err = errors.New("no range") }), "no range"},
 		"failing": {of(func(r *Row) { r.Attempts = 3 }), "failed 3 times"},
 		"held":    {of(func(r *Row) { r.Held = 2 }), "2 keys held"},
@@ -82,7 +82,7 @@ func TestFaultsOfUnits(t *testing.T) {
 	}
 	u := Unit{Processor: "mailer"}
 	for range 7 {
-		u.Rows = append(u.Rows, Row{Kind: KindLease, Lease: "a", State: stateStopped, Lag: new(int64(0))})
+		u.Rows = append(u.Rows, Row{Kind: KindLease, Lease: "a", State: StateStopped, Lag: new(int64(0))})
 	}
 	got := f.Find([]Unit{u})
 	if strings.Count(got, "no instance runs") != 5 || !strings.HasSuffix(got, "; and 2 more") {

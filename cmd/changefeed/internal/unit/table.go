@@ -53,17 +53,21 @@ func heading(u *Unit) string {
 		return "documents of no unit in this store"
 	}
 	sum := u.Sums()
-	behind := "nothing behind"
+	return fmt.Sprintf("%s on %s: %s, %s, %s", u.Processor, u.Container,
+		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), sum.Behind())
+}
+
+// Behind says how far a unit is behind.
+func (s Sum) Behind() string {
 	switch {
 	// Zero may mean that no lease could be counted. That must not look like good news.
-	case sum.Lag == 0 && !sum.Known:
-		behind = "nobody knows how far behind"
-	case sum.Lag > 0:
-		behind = fmt.Sprintf("%s%s behind, the oldest for %s", mark(sum.Exact, sum.Shared),
-			terminal.Count(sum.Lag, "change"), terminal.Seconds(sum.Waited))
+	case s.Lag == 0 && !s.Known:
+		return "nobody knows how far behind"
+	case s.Lag > 0:
+		return fmt.Sprintf("%s%s behind, the oldest for %s", mark(s.Exact, s.Shared), terminal.Count(s.Lag, "change"),
+			terminal.Seconds(s.Waited))
 	}
-	return fmt.Sprintf("%s on %s: %s, %s, %s", u.Processor, u.Container,
-		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), behind)
+	return "nothing behind"
 }
 
 // mark returns the mark before a lag that is not an exact count.

@@ -194,7 +194,7 @@ func TestNobodyWorksOnALeaseThatWasReplacedOrIsBroken(t *testing.T) {
 	} {
 		u := &Unit{Rows: []Row{describe(free, now), describe(other, now)}}
 		u.Rows[0].Lag = new(int64(2))
-		if u.noteEnded(); u.Rows[0].State != stateStopped ||
+		if u.noteEnded(); u.Rows[0].State != StateStopped ||
 			u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
 			t.Errorf("beside one that is %s: %s, %q", name, u.Rows[0].State, u.Rows[0].Notes)
 		}

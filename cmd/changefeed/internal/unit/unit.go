@@ -61,11 +61,11 @@ type Row struct {
 	Shared    bool     // an upper bound, see [changefeed.Lag]
 	Waited    *float64 // of the oldest of these changes; nil if unknown
 	Request   *Request
+	Overlaps  []string // the ids of leases that cover some of the same keys
 	Notes     []string
 
-	record   feed.Record
-	overlaps bool // another lease
-	gone     bool // an instance that has stopped, or has been silent for too long
+	record feed.Record
+	gone   bool // an instance that has stopped, or has been silent for too long
 }
 
 func (r *Row) note(format string, args ...any) {
@@ -278,15 +278,20 @@ func (u *Unit) noteOverlaps() {
 			// A splitting parent overlaps its children for a while, and reads nothing.
 			handedOver := r.record.State == feed.StateSplitting || other.record.State == feed.StateSplitting
 			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
-				r.note("overlaps %s: keys in both are handled twice", other.ID)
-				other.note("overlaps %s: keys in both are handled twice", r.ID)
-				r.overlaps, other.overlaps = true, true
+				r.noteOverlap(other)
+				other.noteOverlap(r)
 			}
 		}
 		holes = append(holes, hole(covered, r.record.Range.Min)...)
 		covered = max(covered, r.record.Range.Max)
 	}
 	u.Rows = append(u.Rows, append(holes, hole(covered, feed.FullRange().Max)...)...)
+}
+
+// noteOverlap notes that a lease overlaps another.
+func (r *Row) noteOverlap(other *Row) {
+	r.Overlaps = append(r.Overlaps, other.ID)
+	r.note("overlaps %s: keys in both are handled twice", other.ID)
 }
 
 // hole returns the row of a range without a lease, if the range is not empty.
