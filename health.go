@@ -18,7 +18,8 @@ const failingFor = 5 * time.Minute
 //   - [ErrNotRunning]: no call of Run is running, or all of them are about to return
 //   - the lease store has not answered for an [Options.Expiration], so leases are lost; or the unit has had no leases
 //     for so long
-//   - [feed.ErrHandlerStuck]: the handler has a batch for longer than [Options.HandlerTimeout] and [Options.Drain]
+//   - [feed.ErrHandlerStuck]: a handler has not returned within [Options.Drain] after its context had ended, as it does
+//     after [Options.HandlerTimeout]
 //   - a lease document is invalid: [feed.ErrBadLease], [feed.ErrForeignLease], [feed.ErrOverlap] or [feed.ErrNoStart]
 //   - [feed.ErrOutage]: the handler seems to lack what it needs
 //   - [feed.ErrNoProgress]: the oldest change of a lease has failed for five minutes
@@ -34,7 +35,7 @@ func (p *Processor) Healthy() error {
 		return ErrNotRunning
 	}
 	for _, problemOf := range []func(Status) error{
-		p.storeProblem, p.stuckHandler, brokenLease, outageOf, stuckLease, lastFailure,
+		p.storeProblem, stuckHandler, brokenLease, outageOf, stuckLease, lastFailure,
 	} {
 		for i := range running {
 			if err := problemOf(running[i]); err != nil {
@@ -73,14 +74,12 @@ func causeOf(s Status) error {
 	return errors.Join(all...)
 }
 
-// stuckHandler reports a handler that has had a batch for too long.
-func (p *Processor) stuckHandler(s Status) error {
+// stuckHandler reports a handler that has not returned after its context had ended. Its lease is left to expire.
+func stuckHandler(s Status) error {
 	for _, l := range s.Leases {
-		has := time.Since(l.Since)
-		if l.Activity == feed.ActivityHandling && has > p.opts.HandlerTimeout+p.opts.Drain {
-			return &feed.Error{
-				Origin: feed.OriginHandler, Lease: l.Lease.Token,
-				Err: fmt.Errorf("%w: it has a batch for %v", feed.ErrHandlerStuck, has.Round(time.Second)),
+		for _, err := range l.Errors {
+			if errors.Is(err, feed.ErrHandlerStuck) {
+				return err
 			}
 		}
 	}

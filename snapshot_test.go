@@ -240,7 +240,7 @@ func TestANewUnitIsNotMadeOverOtherLeases(t *testing.T) {
 		for name, edit := range map[string]func(s *admin.Snapshot){
 			"of container": func(s *admin.Snapshot) { s.Container = "AAAA_BBBB" },
 			`mode is "x"`:  func(s *admin.Snapshot) { s.Mode = "x" },
-			"ends before":  func(s *admin.Snapshot) { s.Leases[0].Token = `"99999999"` },
+			"feed ends at": func(s *admin.Snapshot) { s.Leases[0].Token = `"99999999"` },
 			"2999": func(s *admin.Snapshot) {
 				s.Leases[0].Token, s.Leases[0].Start = "", "2999-01-01T00:00:00Z"
 			},
