@@ -2,11 +2,15 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
@@ -54,6 +58,119 @@ func TestAResetAheadOfTheFeedIsRefused(t *testing.T) {
 		steps, err := w.admin(admin.Options{}).ResetTo(t.Context(), admin.All(), feed.At(`"99999999"`))
 		if after := w.records(feed.KindLease)[0]; err == nil || after.ETag != before.ETag {
 			t.Errorf("a reset ahead of the feed: %v, error %v; the lease is at %v", steps, err, after.Position)
+		}
+	})
+}
+
+// A start in the future would skip changes without a sign, so it is refused, also in a snapshot whose time was edited.
+// A second ahead may be a difference of clocks.
+func TestAResetToTheFutureIsRefused(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{})
+		unit := w.admin(admin.Options{})
+		late := feed.FromTime(time.Now().Add(time.Minute))
+		_, err := unit.Reset(t.Context(), admin.All(), late)
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "in the future") {
+			t.Errorf("a reset to the next minute: %v", err)
+		}
+		if _, err := unit.Reset(t.Context(), admin.All(), feed.FromTime(time.Now())); err != nil {
+			t.Errorf("a reset to this moment: %v", err)
+		}
+		s := w.snapshot(w.leases)
+		s.Taken = time.Now().AddDate(10, 0, 0)
+		if _, err := unit.Restore(t.Context(), s); !errors.Is(err, feed.ErrBadRequest) ||
+			!strings.Contains(err.Error(), "the snapshot says that it was taken at 2010-") {
+			t.Errorf("a snapshot of the future: %v", err)
+		}
+	})
+}
+
+// A position that is no token of the source is refused before it is read: some sources take a blank for the beginning.
+func TestAPositionThatIsNoTokenIsRefused(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{})
+		for _, token := range []string{" ", "x", "42x"} {
+			_, err := w.admin(admin.Options{}).ResetTo(t.Context(), admin.All(), feed.At(token))
+			if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "want a continuation token") {
+				t.Errorf("position %q: %v", token, err)
+			}
+		}
+	})
+}
+
+// The leases of a unit that works are reset side by side, because each owner ends a batch first.
+func TestManyLeasesAreResetAtOnce(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning(), MinLeases: 64})
+		w.fill(40)
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		operate(t, func(ctx context.Context) ([]admin.Step, error) {
+			return w.admin(admin.Options{}).Reset(ctx, admin.All(), feed.FromBeginning())
+		})
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("64 leases were reset in %v", took)
+		}
+		time.Sleep(time.Minute)
+		if items, again := y.items(); items != 40 || again != 40 {
+			t.Errorf("%d items, %d again, want 40 and 40", items, again)
+		}
+		p.stop(t)
+	})
+}
+
+// A call that ends before all leases are reset says how many are left.
+func TestAResetThatEndsEarlySaysHowManyAreLeft(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), MinLeases: 20})
+		time.Sleep(time.Minute)
+		p.wire.Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		steps, err := w.admin(admin.Options{}).Reset(ctx, admin.All(), feed.FromBeginning())
+		const want = "20 of 20 leases are not reset, lease "
+		if !errors.Is(err, admin.ErrNotServed) || !strings.Contains(err.Error(), want) || len(steps) != 20 {
+			t.Errorf("%d steps, %v", len(steps), err)
+		}
+		p.cancel()
+		<-p.done
+	})
+}
+
+// The container of a unit is known by its leases, whatever the name of the unit is.
+func TestASnapshotKnowsItsContainerByAnyName(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{})
+		want := w.snapshot(w.leases)
+		for _, name := range []string{"x_y_q..z", "fr..é 2", "..", "a..b_c_d"} {
+			leases, err := docstore.NewLeases(t.Context(), w.container, name, w.orders)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := admin.Open(w.orders, leases, admin.Options{}).Restore(t.Context(), want); err != nil {
+				t.Errorf("unit %q: %v", name, err)
+			}
+			if got := w.snapshot(leases).Container; got != want.Container {
+				t.Errorf("unit %q reads container %q, want %q", name, got, want.Container)
+			}
+		}
+	})
+}
+
+// A file with more than one snapshot is refused: nobody knows which is meant.
+func TestTextAfterASnapshotIsRefused(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{})
+		var file strings.Builder
+		for range 2 {
+			if _, err := w.snapshot(w.leases).WriteTo(&file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := admin.ReadSnapshot(strings.NewReader(file.String())); !errors.Is(err, feed.ErrBadRequest) ||
+			!strings.Contains(err.Error(), "text after the snapshot") {
+			t.Errorf("got %v", err)
 		}
 	})
 }

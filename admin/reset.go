@@ -8,18 +8,20 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/inquiry"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/parallel"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Reset makes the leases of a selection continue at a start: the beginning, now, or a time. A lease that is paused
-// stays paused, with the new position. Reset returns when each lease has its position. If ctx ends before, the error is
-// [ErrNotServed], and the steps say which leases have theirs.
+// Reset makes the leases of a selection continue at a start: the beginning, now, or a time that is past. A lease that
+// is paused stays paused, with the new position. Reset returns when each lease has its position. If ctx ends before,
+// the error is [ErrNotServed], and the steps say which leases have theirs.
 //
 // If Reset ends early, a request that has not been served is withdrawn. If the caller dies, the request stays until a
 // minute after the deadline of ctx, at most for a day, unless another reset of the lease replaces it.
@@ -60,6 +62,12 @@ func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position)
 	at := to
 	if to.Token == "" && to.Start.IsNow() {
 		at.Start = feed.Start{} // the source begins at its end
+	}
+	if _, ok := u.source.(feed.Sequencer); ok && to.Token != "" {
+		if _, known := records.TokenLSN(u.source, to.Token); !known {
+			return to, fmt.Errorf("lease %s: read position %q: %w: want a continuation token of this source, as changefeed "+
+				"leases shows it", lease.Token, to.Token, feed.ErrBadRequest)
+		}
 	}
 	page, err := u.source.Read(ctx, lease.Range, at, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
 	if errors.Is(err, feed.ErrGone) {
@@ -130,18 +138,45 @@ func (u *Unit) resetEach(ctx context.Context, action Action, s Selection,
 		if steps[i].To, err = find(ctx, lease); err != nil {
 			return nil, err
 		}
+		if start := steps[i].To.Start.Time(); start.After(v.Now().Add(records.ClockGrain)) {
+			return nil, fmt.Errorf("%w: start %s is in the future, by the clock of the lease store: changes until then "+
+				"would be skipped without a sign: want a time that is past, or feed.FromNow", feed.ErrBadRequest,
+				start.UTC().Format(time.RFC3339))
+		}
 	}
 	if u.options.DryRun {
 		return steps, nil
 	}
-	for i := range steps {
-		if err := u.resetLease(ctx, steps[i], on); err != nil {
-			err = fmt.Errorf("reset lease %s: %w", steps[i].Lease.Token, err)
-			return steps, u.record(ctx, action, s.of, steps, err)
+	return steps, u.record(ctx, action, s.of, steps, u.resetAll(ctx, steps, on))
+}
+
+// resetsAtOnce is how many owners are asked at the same time.
+const resetsAtOnce = 16
+
+// resetAll resets leases, and returns the first error. Other leases are reset all the same.
+func (u *Unit) resetAll(ctx context.Context, steps []Step, on int64) error {
+	errs := make([]error, len(steps))
+	parallel.Each(ctx, len(steps), resetsAtOnce, func(i int) {
+		errs[i] = u.resetLease(ctx, steps[i], on)
+		steps[i].Done = errs[i] == nil
+	})
+	first, left := -1, 0
+	for i, s := range steps {
+		if s.Done {
+			continue
 		}
-		steps[i].Done = true
+		if left++; first < 0 {
+			first = i
+		}
 	}
-	return steps, u.record(ctx, action, s.of, steps, nil)
+	if left == 0 {
+		return nil
+	}
+	err := errs[first]
+	if err == nil { // ctx has ended before its turn
+		err = &unserved{"leases of a paused unit are reset sooner", context.Cause(ctx)}
+	}
+	return fmt.Errorf("%d of %d leases are not reset, lease %s: %w", left, len(steps), steps[first].Lease.Token, err)
 }
 
 // resetLease gives a lease its position: by its owner, or here if nobody works on the lease. on orders the resets.

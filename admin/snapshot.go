@@ -142,7 +142,7 @@ func holeError(holes []feed.Range) error {
 // containerOf returns the resource ids of the container of a lease, as the ids of lease documents end before the token;
 // empty for a store with other ids.
 func containerOf(lease feed.Record) string {
-	prefix, _, ok := strings.Cut(lease.ID, "..")
+	prefix, ok := strings.CutSuffix(lease.ID, ".."+lease.Token)
 	parts := strings.Split(prefix, "_")
 	if !ok || len(parts) < 3 {
 		return ""
@@ -167,6 +167,9 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	var s Snapshot
 	if err := d.Decode(&s); err != nil {
 		return nil, fmt.Errorf("%w: this is no snapshot: %w", feed.ErrBadRequest, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: there is text after the snapshot: want the JSON of one snapshot", feed.ErrBadRequest)
 	}
 	if s.Version != snapshotVersion {
 		return nil, fmt.Errorf("%w: changefeed_snapshot is %d: want %d", feed.ErrBadRequest, s.Version, snapshotVersion)
@@ -251,6 +254,10 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 	v, err := u.list(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if late := s.Taken.Sub(v.Now()); late > time.Hour { // clocks differ by less
+		return nil, fmt.Errorf("%w: the snapshot says that it was taken at %s, in %v: want the time of the past at which "+
+			"it was taken", feed.ErrBadRequest, s.Taken.Format(time.RFC3339), late.Round(time.Minute))
 	}
 	leases, bad := v.Leases()
 	if holes := records.Holes(feed.FullRange(), slices.Concat(leases, bad)); len(holes) > 0 {

@@ -165,7 +165,7 @@ const (
 
 // until calls f again and again until it is done, fails, or ctx ends. left says what is not done yet.
 func until(ctx context.Context, f func() (done bool, left string, err error)) error {
-	left := "nothing was read"
+	left := "the lease store has not answered in time"
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		done, still, err := f()
 		left = cmp.Or(still, left)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	ossignal "os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -35,7 +36,11 @@ func TestADemoThatIsInterruptedTwiceLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := demo.Start(); err != nil {
+			heard := make(chan os.Signal, 1) // a command that is started by a process under nohup would ignore SIGHUP
+			ossignal.Notify(heard, signal)
+			err = demo.Start()
+			ossignal.Stop(heard)
+			if err != nil {
 				t.Fatal(err)
 			}
 			sent := 0

@@ -87,7 +87,15 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 		return err
 	}
 	return o.withOpener(func(opener *place.Opener) error {
-		source, store, err := o.open(cmd.Context(), opener, at)
+		opening, cancel := cmd.Context(), func() {}
+		if o.wait > 0 {
+			opening, cancel = context.WithTimeout(opening, o.wait)
+		}
+		source, store, err := o.open(opening, opener, at)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("the leases cannot be read within --wait %v: %w", o.wait, err)
+		}
 		if err != nil {
 			return err
 		}
