@@ -63,12 +63,6 @@ func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position)
 	if to.Token == "" && to.Start.IsNow() {
 		at.Start = feed.Start{} // the source begins at its end
 	}
-	if _, ok := u.source.(feed.Sequencer); ok && to.Token != "" {
-		if _, known := records.TokenLSN(u.source, to.Token); !known {
-			return to, fmt.Errorf("lease %s: read position %q: %w: want a continuation token of this source, as changefeed "+
-				"leases shows it", lease.Token, to.Token, feed.ErrBadRequest)
-		}
-	}
 	page, err := u.source.Read(ctx, lease.Range, at, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
 	if errors.Is(err, feed.ErrGone) {
 		if at.Start.IsZero() && at.Token == "" {
@@ -85,6 +79,12 @@ func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position)
 	}
 	if err != nil {
 		return to, fmt.Errorf("lease %s: read position %s: %w", lease.Token, to, err)
+	}
+	if _, ok := u.source.(feed.Sequencer); ok && to.Token != "" {
+		if _, known := records.TokenLSN(u.source, to.Token); !known {
+			return to, fmt.Errorf("lease %s: read position %q: %w: want a continuation token of this source, as changefeed "+
+				"leases shows it", lease.Token, to.Token, feed.ErrBadRequest)
+		}
 	}
 	if to.Token != "" {
 		return to, nil
