@@ -118,6 +118,7 @@ func tortureChanges() (all []feed.Change) {
 // the test with the shortest story that it finds: who received what, what happened, and the difference. Torture also
 // fails the test if the handler
 //
+//   - has the same effects without a change, or other effects in a second clean run, because that would prove nothing,
 //   - returns an error in the clean run, or five errors in a row for the same batch,
 //   - leaves a goroutine that it has started behind when it returns: start such goroutines in start, or in Open,
 //   - does not return although its context has ended, for an hour of virtual time or for 30 s of real time.
@@ -158,6 +159,9 @@ func torture(t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Hand
 	if clean.problem != noProblem {
 		return p.report("in a clean run, without any fault", clean)
 	}
+	if what := p.checkStart(clean); what != "" {
+		return "Torture proves nothing: " + what
+	}
 	for seed := o.First; seed < o.First+uint64(o.Seeds) && !p.isOver(); seed++ {
 		drawn := drawPlan(seed, o)
 		if out := p.tryPlan(drawn); out.problem != noProblem {
@@ -166,6 +170,32 @@ func torture(t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Hand
 			return p.report(least.describe(len(o.Changes)), out) + fmt.Sprintf(
 				"\nTo run this seed alone, set TortureOptions.First to %d and Seeds to 1.", seed)
 		}
+	}
+	return ""
+}
+
+// checkStart says why a comparison with a clean run would prove nothing; empty if it does. A store that is not made
+// anew has the effects of earlier runs, and if the effects are the store itself, the clean ones change with it.
+func (p *prober) checkStart(clean outcome) string {
+	if p.isOver() {
+		return ""
+	}
+	before := fmt.Sprintf("%+v", clean.effects)
+	again := p.runPlan(plan{changes: p.o.Changes, isCalm: true})
+	const anew = "make the handler and its stores in start, which is called for each run"
+	if after := fmt.Sprintf("%+v", clean.effects); after != before {
+		return "the effects of a clean run have changed in the next one, so they are not of one run: " + anew
+	}
+	if again.problem == noProblem && !reflect.DeepEqual(clean.effects, again.effects) {
+		return "two clean runs have different effects: " + anew + ", and leave out what depends on the time"
+	}
+	if p.isOver() {
+		return ""
+	}
+	none := p.runPlan(plan{isCalm: true})
+	if none.problem == noProblem && reflect.DeepEqual(clean.effects, none.effects) {
+		return fmt.Sprintf("the effects are the same without any change and after %d changes: let them show what the "+
+			"handler has done", len(p.o.Changes))
 	}
 	return ""
 }

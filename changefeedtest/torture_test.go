@@ -284,7 +284,13 @@ func TestTortureReportsHandlersThatDoNotEnd(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			report := changefeedtest.TortureReport(t, changefeedtest.TortureOptions{},
-				func(*testing.T) (feed.Handler, func() int) { return c.h, func() int { return 0 } })
+				func(*testing.T) (feed.Handler, func() bool) {
+					called := false
+					return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+						called = true
+						return c.h(ctx, b)
+					}), func() bool { return called }
+				})
 			for _, want := range c.wants {
 				if !strings.Contains(report, want) {
 					t.Errorf("%s\nwant %q in it", report, want)
@@ -435,5 +441,35 @@ func TestTortureEndsWithTheTestOfTheUser(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Count(string(out), "no database") != 1 || strings.Contains(string(out), "torture:") {
 		t.Errorf("%v\n%s\nwant the failure of the user alone, once", err, out)
+	}
+}
+
+// A comparison that would prove nothing is refused: of a store that all runs share, and of effects that show nothing.
+func TestTortureRefusesWhatProvesNothing(t *testing.T) {
+	shared, total := map[string]int{}, 0
+	count := func(add func(n int)) feed.Handler {
+		return feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			add(len(b.Changes))
+			return nil
+		})
+	}
+	for name, c := range map[string]struct {
+		start func(*testing.T) (feed.Handler, func() any)
+		want  string
+	}{
+		"a live map": {func(*testing.T) (feed.Handler, func() any) {
+			return count(func(n int) { shared["x"] += n }), func() any { return shared }
+		}, "have changed in the next one"},
+		"a total of all runs": {func(*testing.T) (feed.Handler, func() any) {
+			return count(func(n int) { total += n }), func() any { return total }
+		}, "two clean runs have different effects: make the handler and its stores in start"},
+		"no effects": {func(*testing.T) (feed.Handler, func() any) {
+			return count(func(int) {}), func() any { return map[string]int{} }
+		}, "the same without any change and after 21 changes"},
+	} {
+		report := changefeedtest.TortureReport(t, changefeedtest.TortureOptions{}, c.start)
+		if !strings.HasPrefix(report, "Torture proves nothing: ") || !strings.Contains(report, c.want) {
+			t.Errorf("%s: %q, want %q", name, report, c.want)
+		}
 	}
 }

@@ -73,7 +73,7 @@ func List(ctx context.Context, o *place.Opener, at place.Address) ([]Container, 
 	}
 	databases := []string{at.Database}
 	if at.Database == "" {
-		if databases, err = a.ids(ctx, "Databases", "dbs"); err != nil {
+		if databases, err = a.IDs(ctx, "Databases", "dbs"); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func List(ctx context.Context, o *place.Opener, at place.Address) ([]Container, 
 	for _, database := range databases {
 		found, err := a.List(ctx, "DocumentCollections", "dbs", database, "colls")
 		if errors.Is(err, feed.ErrNotFound) {
-			known, _ := a.ids(ctx, "Databases", "dbs") // without the right to list there are no names
+			known, _ := a.IDs(ctx, "Databases", "dbs") // without the right to list there are no names
 			return nil, place.NoDatabase(at, known)
 		}
 		if err != nil {
@@ -97,19 +97,6 @@ func List(ctx context.Context, o *place.Opener, at place.Address) ([]Container, 
 	}
 	slices.SortFunc(all, func(a, b Container) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
-}
-
-// ids returns the ids of a list of resources.
-func (a account) ids(ctx context.Context, member string, resource ...string) (ids []string, err error) {
-	all, err := a.List(ctx, member, resource...)
-	for _, text := range all {
-		var p properties
-		if err := json.Unmarshal(text, &p); err != nil {
-			return nil, err
-		}
-		ids = append(ids, p.ID)
-	}
-	return ids, err
 }
 
 // readThroughput reads the throughput of all containers. Some identities may not read it.

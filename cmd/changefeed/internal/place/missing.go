@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/millrace/changefeed/cosmos"
@@ -38,31 +38,23 @@ func (a *Account) explainMissing(ctx context.Context, at Address, err error) err
 	if !errors.Is(err, feed.ErrNotFound) {
 		return err
 	}
-	var list struct {
-		Databases, DocumentCollections []struct{ ID string }
-	}
 	// If the caller may not list, or has lost the connection, return the original error.
-	if a.call(ctx, http.MethodGet, nil, "dbs", nil, &list) != nil {
+	known, failed := a.IDs(ctx, databases, "dbs")
+	if failed != nil {
 		return err
 	}
-	var names []string
-	for _, d := range list.Databases {
-		names = append(names, d.ID)
-		if d.ID != at.Database {
-			continue
-		}
-		// Containers are listed only where the database is there. Else the databases
-		// are what helps.
-		if a.call(ctx, http.MethodGet, []string{"dbs", d.ID}, "colls", nil, &list) != nil {
-			return err
-		}
-		names = nil
-		for _, c := range list.DocumentCollections {
-			names = append(names, d.ID+"/"+c.ID)
-		}
-		return absent(at, ErrNoContainer, "the database", names)
+	if !slices.Contains(known, at.Database) {
+		return absent(at, ErrNoDatabase, "the account", known)
 	}
-	return absent(at, ErrNoDatabase, "the account", names)
+	ids, failed := a.IDs(ctx, containers, "dbs", at.Database, "colls")
+	if failed != nil {
+		return err
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = at.Database + "/" + id
+	}
+	return absent(at, ErrNoContainer, "the database", names)
 }
 
 const mostNames = 20 // in an error

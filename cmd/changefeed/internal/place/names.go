@@ -2,7 +2,6 @@ package place
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/millrace/changefeed/docstore"
 )
@@ -24,18 +23,17 @@ func (o *Opener) Names(ctx context.Context, a Address) (names []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	var databases struct{ Databases []struct{ ID string } }
-	if err := account.call(ctx, http.MethodGet, nil, "dbs", nil, &databases); err != nil {
+	found, err := account.IDs(ctx, databases, "dbs")
+	if err != nil {
 		return nil, err
 	}
-	for _, database := range databases.Databases {
-		var containers struct{ DocumentCollections []struct{ ID string } }
-		err := account.call(ctx, http.MethodGet, []string{"dbs", database.ID}, "colls", nil, &containers)
+	for _, database := range found {
+		ids, err := account.IDs(ctx, containers, "dbs", database, "colls")
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range containers.DocumentCollections {
-			names = append(names, database.ID+"/"+c.ID)
+		for _, id := range ids {
+			names = append(names, database+"/"+id)
 		}
 	}
 	return names, nil

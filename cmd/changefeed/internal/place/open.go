@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"strings"
 
@@ -224,15 +223,12 @@ func (o *Opener) Neighbours(ctx context.Context, leases *Container) (all []*Cont
 		}
 		return all, nil
 	}
-	var list struct {
-		DocumentCollections []struct{ ID string }
-	}
-	if err := leases.Account.call(ctx, http.MethodGet, []string{"dbs", leases.Address.Database}, "colls", nil,
-		&list); err != nil {
+	ids, err := leases.Account.IDs(ctx, containers, "dbs", leases.Address.Database, "colls")
+	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	for _, c := range list.DocumentCollections {
-		found, err := o.Open(ctx, leases.Address.Beside(c.ID))
+	for _, id := range ids {
+		found, err := o.Open(ctx, leases.Address.Beside(id))
 		if err != nil {
 			return nil, err
 		}

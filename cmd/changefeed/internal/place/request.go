@@ -128,6 +128,27 @@ func (a *Account) List(ctx context.Context, member string, resource ...string) (
 	}
 }
 
+// IDs returns the ids of a list of resources.
+func (a *Account) IDs(ctx context.Context, member string, resource ...string) (ids []string, err error) {
+	all, err := a.List(ctx, member, resource...)
+	for _, text := range all {
+		var p struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(text, &p); err != nil {
+			return nil, fmt.Errorf("list %s: %w", member, err)
+		}
+		ids = append(ids, p.ID)
+	}
+	return ids, err
+}
+
+// The names of the lists of an account.
+const (
+	databases  = "Databases"
+	containers = "DocumentCollections"
+)
+
 // maxIdle is how many pages without a row may have the same continuation, as when an account had no time for the page.
 const maxIdle = 10
 
