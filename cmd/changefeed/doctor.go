@@ -90,6 +90,9 @@ func (o *doctorOptions) run(cmd *cobra.Command, args []string) error {
 		if err != nil || sum.OK {
 			return err
 		}
+		if sum.Failed == 0 {
+			return fmt.Errorf("none of %d checks could find anything out", sum.Checks)
+		}
 		return fmt.Errorf("%s of %d failed", terminal.Count(sum.Failed, "check"), sum.Checks)
 	})
 }

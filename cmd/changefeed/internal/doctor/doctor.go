@@ -121,10 +121,12 @@ func (f Finding) Value() report.Value {
 // A Summary counts the verdicts of an examination.
 type Summary struct {
 	Subject  string `json:"address" about:"the address or directory, as given"`
-	OK       bool   `json:"ok" about:"no check has failed; there may be warnings"`
+	OK       bool   `json:"ok" about:"no check has failed, and some could find out; there may be warnings"`
 	Checks   int    `json:"checks" about:"number of findings"`
 	Warnings int    `json:"warnings" about:"number of findings with the verdict warn"`
 	Failed   int    `json:"failed" about:"number of findings with the verdict fail"`
+
+	known int // findings of checks that could find out
 }
 
 // ReportedAs implements [report.Value].
@@ -139,7 +141,10 @@ func (s *Summary) add(f Finding) {
 	case Fail:
 		s.Failed++
 	}
-	s.OK = s.Failed == 0
+	if f.Known {
+		s.known++
+	}
+	s.OK = s.Failed == 0 && s.known > 0
 }
 
 // Text returns the summary for people.

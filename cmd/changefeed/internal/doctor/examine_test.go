@@ -265,3 +265,18 @@ func TestAReadOnlyKeyReadsAndDoesNotWrite(t *testing.T) {
 		verdicts(t, found, want)
 	}
 }
+
+// An examination in which no check could find anything out is not ok: a monitor must not call that good.
+func TestAnExaminationThatFindsNothingOutIsNotOK(t *testing.T) {
+	unknown, known := Finding{Verdict: Warn}, Finding{Verdict: Warn, Known: true}
+	var s Summary
+	if s.add(unknown); s.OK {
+		t.Error("an unknown finding alone is ok")
+	}
+	if s.add(known); !s.OK {
+		t.Error("a warning is not ok")
+	}
+	if s.add(Finding{Verdict: Fail, Known: true}); s.OK {
+		t.Error("a failure is ok")
+	}
+}

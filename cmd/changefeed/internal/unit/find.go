@@ -44,8 +44,7 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 	}
 	if source == nil {
 		return nil, nil, UnknownError{usage.Missing{Err: usage.Flag("name", name,
-			"that of a unit with leases in "+leases.Address.Name()+", or another --leases; changefeed leases shows "+
-				"the units")}}
+			"that of a unit with leases in "+leases.Address.Name()+"; changefeed leases shows the units")}}
 	}
 	return source, found, nil
 }
