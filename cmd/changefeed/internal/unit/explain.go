@@ -290,6 +290,10 @@ func (e explainer) next() (list []string) {
 	if e.Owner != "" && e.Epoch == "" && e.State != StateBroken {
 		add("Stop the other kind of processor before you pause or reset the unit.")
 	}
+	if e.Owner != "" && e.record.State == feed.StateLive && e.whoPaused() != "" {
+		add(fmt.Sprintf("%s has not obeyed the pause yet: look whether it runs. Whoever takes the lease after it obeys.",
+			terminal.OneLine(e.Owner)))
+	}
 	if e.Attempts > 0 || e.SetAside > 0 {
 		add("Look at the log of the owner for the error of the handler. A change that can never be handled is parked with " +
 			"--max-attempts and --dead-letters.")

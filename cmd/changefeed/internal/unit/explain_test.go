@@ -50,6 +50,21 @@ func TestALeaseIsExplained(t *testing.T) {
 		until := time.Now().Add(50 * time.Second).UTC().Format(time.TimeOnly)
 		wantAll(t, all, err, "one owns the lease, and wrote it 10s ago. If it stays silent, others take the lease at "+until,
 			"4 changes wait after it", "Nothing: the owner is at work.")
+		c := notes.Control{Action: notes.Pause, Max: "FF", By: "eve"}
+		request, err := o.store.Create(t.Context(), feed.Record{
+			Kind: feed.KindRequest, Token: c.Token(), Properties: c.Properties(nil),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err = o.explain(t, "")
+		wantAll(t, all, err, "eve has paused -FF.", "one has not obeyed the pause yet: look whether it runs.")
+		if strings.Contains(strings.Join(all[0].Next, " "), "Nothing") {
+			t.Errorf("next is %q", all[0].Next)
+		}
+		if err := o.store.Delete(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(2 * time.Minute)
 		all, err = o.explain(t, "-FF")
 		wantAll(t, all, err, "one owned the lease until "+until, "Start an instance of the unit, which takes the lease.")
