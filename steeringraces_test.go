@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -179,6 +180,19 @@ func TestTextAfterASnapshotIsRefused(t *testing.T) {
 		if _, err := admin.ReadSnapshot(strings.NewReader(file.String())); !errors.Is(err, feed.ErrBadRequest) ||
 			!strings.Contains(err.Error(), "text after the snapshot") {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A document that stands where the request of a pause belongs, and is none, is named with what to do.
+func TestADamagedRequestIsNamed(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{})
+		id := w.prefix() + ".request.pause.-FF"
+		w.raw(fmt.Sprintf(`{"id":%q,"properties":[1]}`, id))
+		_, err := w.admin(admin.Options{}).Pause(t.Context(), admin.All())
+		if err == nil || !strings.Contains(err.Error(), "document "+id) || !strings.Contains(err.Error(), "delete it") {
+			t.Errorf("got %v, want the document, and that it is to be deleted", err)
 		}
 	})
 }

@@ -64,6 +64,10 @@ func (u *Unit) postPause(ctx context.Context, v *records.View, of feed.Range) (o
 			if !found {
 				return nil, fmt.Errorf("pause %s: %w: somebody else pauses it now: try again", of, feed.ErrConflict)
 			}
+			if ended.Err != nil {
+				return nil, fmt.Errorf("pause %s: document %s should be a request, and is invalid: %w: delete it and try "+
+					"again", of, ended.ID, ended.Err)
+			}
 			ended.State, ended.TTL, ended.Properties = feed.StateLive, 0, request.Properties
 			stamp(&ended)
 			_, err = u.leases.Update(ctx, ended)
