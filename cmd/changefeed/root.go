@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +53,9 @@ func commands() []*cobra.Command {
 	}
 }
 
+// keepOrder keeps our order of the commands in the help. The setting is global, and tests run commands side by side.
+var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+
 // rootCommand is the whole binary. rootCommand sets began when a command was called correctly and begins its work.
 // Any failure before is a usage error.
 func rootCommand(began *bool) *cobra.Command {
@@ -73,7 +77,7 @@ container has a change feed. Served, it is what an account of Azure Cosmos DB is
 	}
 	globalFlags(root)
 	root.SetFlagErrorFunc(flagError)
-	cobra.EnableCommandSorting = false // the order of the help is ours
+	keepOrder()
 	root.AddGroup(groups...)
 	root.SetHelpFunc(writeHelp)
 	root.AddCommand(commands()...)
