@@ -111,15 +111,15 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 	}
 }
 
-// awaitText waits until a command has said a text.
-func awaitText(t *testing.T, errs *said, text string) {
+// awaitText waits until a command has said a text so many times.
+func awaitText(t *testing.T, out *said, text string, times int) {
 	t.Helper()
 	tick, most := time.NewTicker(10*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
-	for !strings.Contains(errs.String(), text) {
+	for strings.Count(out.String(), text) != times {
 		select {
 		case <-most:
-			t.Fatalf("said %q, want %q", errs.String(), text)
+			t.Fatalf("said %q, want %q %d times", out.String(), text, times)
 		case <-tick.C:
 		}
 	}
@@ -151,13 +151,13 @@ func TestAWatchOutlivesItsServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = s.server.Wait() // says that it was killed
-	awaitText(t, errs, "cannot be read")
+	awaitText(t, errs, "cannot be read", 1)
 	address, err := url.Parse(s.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.serve(address.Host)
-	awaitText(t, errs, "can be read again")
+	awaitText(t, errs, "can be read again", 1)
 	for range 2 {
 		<-rounds // one may be from before
 	}

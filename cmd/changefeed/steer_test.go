@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,17 +35,11 @@ func TestARunningUnitIsSteered(t *testing.T) {
 	out := &said{}
 	log, ended := begin(ctx, out, "run", "--source", orders, "--name", "mailer", "--create-leases", "--poll", "100ms",
 		"--acquire", "500ms", "--", "cat")
-	await := func(what string, documents int) {
+	await := func(documents int) {
 		t.Helper()
-		for until := time.Now().Add(time.Minute); strings.Count(out.String(), `"city"`) != documents; {
-			if time.Now().After(until) {
-				t.Fatalf("%s: %d deliveries, want %d; the log is\n%s", what, strings.Count(out.String(), `"city"`),
-					documents, log)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		awaitText(t, out, `"city"`, documents)
 	}
-	await("before the pause", 1)
+	await(1)
 	steer := func(want string, args ...string) {
 		t.Helper()
 		args = append(append([]string{"leases"}, args...), "--name", "mailer")
@@ -63,9 +56,9 @@ func TestARunningUnitIsSteered(t *testing.T) {
 		t.Errorf("%d deliveries during the pause", n-1)
 	}
 	steer("resumed lease -FF\n", "resume", leases)
-	await("after the pause", 2)
+	await(2)
 	steer("reset lease -FF from ", "reset", leases, "--to", "beginning", "--yes")
-	await("after the reset", 4)
+	await(4)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err, log)

@@ -146,8 +146,8 @@ func (r *Row) Presence() Presence {
 	return Gone
 }
 
-// Skew returns by how much the clock of the store is ahead of that of the record's writer, and how long the record may
-// have been on its way is part of that; known is false if the writer's clock is not in the record.
+// Skew returns by how much the clock of the store is ahead of that of the record's writer. The time that the record was
+// on its way is a part of that. If the writer's clock is not in the record, known is false.
 func (r *Row) Skew() (skew time.Duration, known bool) {
 	if r.record.Timestamp.IsZero() || r.record.Updated.IsZero() {
 		return 0, false

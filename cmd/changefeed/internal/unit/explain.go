@@ -256,7 +256,7 @@ func (e explainer) holesBeside() string {
 
 // ifNoneRuns returns one of two texts: for a unit without instances at work, or with them.
 func (e explainer) ifNoneRuns(none, some string) string {
-	if slices.ContainsFunc(e.unit.Rows, func(r Row) bool { return r.isAtWork() }) {
+	if e.unit.IsAtWork() {
 		return some
 	}
 	return none
@@ -301,7 +301,7 @@ func (e explainer) next() (list []string) {
 	if e.Held > 0 {
 		add("Look at the parked changes with changefeed dlq list, and hand them over again with changefeed dlq retry.")
 	}
-	if slices.ContainsFunc(e.Notes, func(note string) bool { return strings.HasPrefix(note, "overlaps ") }) {
+	if len(e.Overlaps) > 0 {
 		add(e.ifNoneRuns("Start an instance, which removes the lease that is not needed.",
 			"Wait for some rounds: the instances remove the lease that is not needed."))
 	}
