@@ -196,3 +196,23 @@ func TestADamagedRequestIsNamed(t *testing.T) {
 		}
 	})
 }
+
+// A handler that ignores the end of its context is reported, and its lease is paused when it has expired.
+func TestAPauseOutlastsAHandlerThatIgnoresItsEnd(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		release := make(chan struct{})
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error { <-release; return nil })
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
+		w.fill(1)
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		if _, err := w.admin(admin.Options{}).Pause(w.within(5*time.Minute), admin.All()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took < time.Minute || p.errs.find(feed.ErrHandlerStuck) == nil {
+			t.Errorf("paused after %v, before the lease has expired, or nobody said %v", took, feed.ErrHandlerStuck)
+		}
+		close(release)
+		p.stop(t)
+	})
+}

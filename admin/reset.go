@@ -191,7 +191,7 @@ func (u *Unit) resetLease(ctx context.Context, step Step, on int64) error {
 		switch {
 		case !there || lease.State != feed.StateLive:
 			return false, "", fmt.Errorf("%w: the lease was split or deleted meanwhile: try again", feed.ErrConflict)
-		case records.LastReset(lease) == by: // an owner has done it, and has not answered
+		case records.LastReset(lease).Caller == by.Caller: // an owner has done it, and has not answered
 			return true, "", nil
 		case isAtWork(lease, v.Now()):
 			return u.askForReset(ctx, step, by)

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,5 +101,19 @@ func TestStepsBeforeAFailureAreReported(t *testing.T) {
 				t.Errorf("%s: line %d is %q, want %s", form, i, line, want[i])
 			}
 		}
+	}
+}
+
+// A server that takes connections and does not answer holds a command up no longer than --wait.
+func TestWaitBoundsTheOpening(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	leases := "http://" + l.Addr().String() + "/shop/leases"
+	_, _, err = call(t, "leases", "pause", leases, "--name", "mailer", "--wait", "200ms")
+	if err == nil || !strings.Contains(err.Error(), "within --wait 200ms") {
+		t.Errorf("got %v, want that --wait is over", err)
 	}
 }

@@ -62,7 +62,8 @@ type Target struct {
 // LastReset is the last reset of a lease, or of the lease that it came from by a split.
 type LastReset struct {
 	// On orders the resets of a unit: a later one has a higher number, and all leases that one call resets have the
-	// same. On is milliseconds since 1970 by the store's clock, or more if that was set back. 0 is never.
+	// same, unless another call resets some of them meanwhile. On is milliseconds since 1970 by the store's clock, or
+	// more if that was set back. 0 is never.
 	On     int64
 	Caller string // of the request; empty if the caller has written the lease
 }

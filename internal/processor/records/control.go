@@ -54,8 +54,15 @@ func LastReset(l feed.Record) notes.LastReset {
 	return notes.ReadLastReset(l.Properties[notes.ResetProperty])
 }
 
-// ResetTo makes a lease without an owner that continues at a position, as if it had never been read from there.
+// ResetTo makes a lease without an owner that continues at a position, as if it had never been read from there. If
+// another call has reset the lease since by was chosen, the number is higher than that of the other call: see package
+// rank. A write that is repeated keeps its number.
 func ResetTo(l *feed.Record, at feed.Position, by notes.LastReset) {
+	if old := LastReset(*l); old.Caller == by.Caller {
+		by.On = max(by.On, old.On)
+	} else {
+		by.On = max(by.On, old.On+1)
+	}
 	l.Position, l.Attempts, l.Owner, l.Epoch = at, 0, "", ""
 	for _, note := range []string{notes.DoneProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty} {
 		SetProperty(l, note, "")

@@ -45,3 +45,23 @@ func TestAPauseIsAboutTheLeasesOfItsRange(t *testing.T) {
 		}
 	}
 }
+
+// The number of a lease's last reset never falls, whichever of two calls writes last, because rank decides by it. A
+// write that is repeated keeps its number.
+func TestTheNumberOfAResetNeverFalls(t *testing.T) {
+	var l feed.Record
+	for _, c := range []struct {
+		by   notes.LastReset
+		want int64
+	}{
+		{notes.LastReset{On: 7, Caller: "a"}, 7},
+		{notes.LastReset{On: 7, Caller: "a"}, 7}, // again
+		{notes.LastReset{On: 5, Caller: "b"}, 8}, // was chosen before
+		{notes.LastReset{On: 5, Caller: "b"}, 8},
+		{notes.LastReset{On: 20, Caller: "c"}, 20},
+	} {
+		if ResetTo(&l, feed.At(`"1"`), c.by); LastReset(l) != (notes.LastReset{On: c.want, Caller: c.by.Caller}) {
+			t.Errorf("after %+v the lease says %+v, want number %d", c.by, LastReset(l), c.want)
+		}
+	}
+}

@@ -27,14 +27,12 @@ func inPages(t *testing.T, of string) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
 	const at = "X-Test-Page" // the server does not know these continuations
-	director := proxy.Director
-	proxy.Director = func(r *http.Request) {
-		director(r)
-		r.Header.Set(at, r.Header.Get("X-Ms-Continuation"))
-		r.Header.Del("X-Ms-Continuation")
-	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Header.Set(at, r.In.Header.Get("X-Ms-Continuation"))
+		r.Out.Header.Del("X-Ms-Continuation")
+	}}
 	proxy.ModifyResponse = func(r *http.Response) error {
 		path := r.Request.URL.Path
 		if r.Request.Method != http.MethodGet || !strings.HasSuffix(path, "/colls") && path != "/dbs" {
