@@ -247,7 +247,11 @@ var variable = []struct {
 	{regexp.MustCompile(`~2F[A-Z2-7]{12}"`), `~2FID"`},
 	{regexp.MustCompile(`\b/[A-Z2-7]{12}\b`), "/ID"},
 	{regexp.MustCompile(`'get [a-z]{3}, [^']* gmt '`), "'get DATE '"},
-	{regexp.MustCompile(`[\d.]+ [KMGT]B free of [\d.]+ [KMGT]B`), "SIZE free of SIZE"},
+	// The machine may have little room on its disk, and doctor warns of that.
+	{regexp.MustCompile(`(?m)^(ok  |warn|FAIL)  disk  .*$`), "??    disk         ROOM"},
+	{regexp.MustCompile(`("check":"disk","about":null,)"verdict".*}`), `${1}"verdict":"ok","known":true,"found":"ROOM","next":null}`},
+	{regexp.MustCompile(`\b(\d+ checks?), \d+ warnings?, `), "$1, N warnings, "},
+	{regexp.MustCompile(`("checks":\d+,"warnings":)\d+`), "${1}N"},
 	{regexp.MustCompile(`the oldest for [\d.]+m?s`), "the oldest for DURATION"},
 	{regexp.MustCompile(`"_rid":"[^"]*"`), `"_rid":"RID"`},
 	{regexp.MustCompile(`"_self":"[^"]*"`), `"_self":"SELF"`},
