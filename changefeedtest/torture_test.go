@@ -285,11 +285,11 @@ func TestTortureReportsHandlersThatDoNotEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			report := changefeedtest.TortureReport(t, changefeedtest.TortureOptions{},
 				func(*testing.T) (feed.Handler, func() bool) {
-					called := false
+					var called atomic.Bool
 					return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
-						called = true
+						called.Store(true)
 						return c.h(ctx, b)
-					}), func() bool { return called }
+					}), called.Load
 				})
 			for _, want := range c.wants {
 				if !strings.Contains(report, want) {
