@@ -74,7 +74,7 @@ func TestTheReadmeNamesEachPackageAndCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	readme := string(text)
-	_, table, _ := strings.Cut(readme, "\n## What is where\n")
+	_, table, _ := strings.Cut(readme, "\n## Layout\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var packages []string
 	for _, pattern := range []string{"../../*/*.go", "../../*/*/*.go"} {
