@@ -313,6 +313,21 @@ func TestManyThatExpireTogetherAreAllDeleted(t *testing.T) {
 	})
 }
 
+// While the sweeper deletes the first document, it finds out when the second one expires: nobody writes until then.
+func TestEachDocumentIsDeletedSoonAfterItsOwnExpiry(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10)}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+		upsert(t, c, "first", "p", 1)
+		time.Sleep(5 * time.Second)
+		upsert(t, c, "second", "p", 1)
+		for _, left := range []int64{1, 0} {
+			time.Sleep(7 * time.Second)
+			if n := c.Count(); n != left {
+				t.Errorf("%d documents are left, want %d", n, left)
+			}
+		}
+	})
+}
+
 // The default is raised while the sweeper deletes what has expired by the one before: a document
 // that is not deleted now lives on, and expires by the new one.
 func TestADefaultThatIsRaisedDuringASweepLosesNoDelete(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // stays where it is all the same.
 func TestALetterThatMayHaveEndedTheProcessStaysThoughItIsReadLater(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true, HasBox: true})
-	w.Restore(Notes{Recalls: []notes.Recall{{Key: "a", Letter: "1.0", InHand: true}}}, w.now)
+	w.Restore(Notes{Recalls: []notes.Recall{{Key: "a", Letter: "1.0", InHand: true, Due: true}}}, w.now)
 	w.Tell(RequestFailed{Request: w.recalled("a"), Err: errTrial}, w.now)
 	w.wants(Answer)
 	w.wait(time.Second)
@@ -25,7 +25,7 @@ func TestALetterThatMayHaveEndedTheProcessStaysThoughItIsReadLater(t *testing.T)
 // The next owner ends too, before it has the letter. The one after that must know what the handler had.
 func TestTheLeaseSaysThatALetterMayHaveEndedTheProcessWhileItIsLookedFor(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true, HasBox: true})
-	w.Restore(Notes{Recalls: []notes.Recall{{Key: "a", Letter: "1.0", InHand: true}}}, w.now)
+	w.Restore(Notes{Recalls: []notes.Recall{{Key: "a", Letter: "1.0", InHand: true, Due: true}}}, w.now)
 	w.recalled("a")
 	if n := w.Notes(); len(n.Recalls) != 1 || !n.Recalls[0].InHand {
 		t.Errorf("the lease says %+v", n.Recalls)

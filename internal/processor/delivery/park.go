@@ -195,10 +195,10 @@ func (r *recalls) remember(e *Engine, p recall) {
 	}
 }
 
-// inherit remembers a change of the last owner until a call succeeds or, if that owner has seen no outage, in case this
-// one recognizes it.
-func (r *recalls) inherit(e *Engine, p recall, outage bool) {
-	if !outage && !p.inHand && !p.done {
+// inherit remembers a change of the last owner. If that owner had to hand the change over again, or was in an outage,
+// this owner does when a call succeeds; otherwise only if this owner detects an outage.
+func (r *recalls) inherit(e *Engine, p recall, again bool) {
+	if !again {
 		p.failed = e.now
 		r.parked = append(r.parked, p)
 		e.breaker.failed(e.number, e.era, p.key, 0, e.now)
