@@ -176,10 +176,11 @@ func (c *catchUp) findEnds(ctx context.Context) error {
 
 // passLease removes the ranges of a lease that are past their end.
 func (c *catchUp) passLease(ctx context.Context, lease feed.Record, owes []feed.Range) error {
-	aside, err := readAside(ctx, c.source, lease.Lease())
+	keys, err := readKeys(ctx, c.source, lease.Lease())
 	if err != nil {
 		return err
 	}
+	aside := keys.aside
 	for _, end := range c.ends {
 		for _, part := range keyspace.CutAt(keyspace.CutAt(c.left, owes), []feed.Range{end.partition}) {
 			i := slices.IndexFunc(aside, func(k notes.AsideKey) bool { return end.lsn == 0 || k.LSN <= end.lsn })

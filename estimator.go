@@ -9,7 +9,6 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
-	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
@@ -23,18 +22,34 @@ type Lag struct {
 
 	// Exact says that Pending counts changes. If Exact is false, Pending is a distance in LSNs, which counts
 	// transactions: several changes in a transaction count once, and transactions that were overwritten or deleted
-	// since still count. Azure offers no better figure.
+	// since still count. Azure offers no better figure for more changes than Estimate reads.
 	Exact bool
 
 	// Shared says that Pending is a distance and that other leases read the same partition. The distance counts their
-	// transactions too: Pending is an upper bound, and you cannot add such lags up.
+	// transactions too: Pending is an upper bound of the transactions of the lease, and you cannot add such lags up.
 	Shared bool
 
 	Held     int // partition keys whose changes are parked until they are released, as in [feed.LeaseStatus]
 	SetAside int // partition keys that are read again by key, as in [feed.LeaseStatus]; Pending counts their changes
 
-	Oldest time.Time // commit time of the oldest pending change; zero if there is none
-	Err    error     // why the lag is unknown, or why the document is no valid lease
+	Oldest time.Time // commit time of the oldest pending change; zero if there is none, or if the time is unknown
+
+	// Watermark is the time before which all is handled: the unit has handled every change of the range that the feed
+	// shows with an earlier commit time. Zero is unknown. If nothing is pending, Watermark is the time of the estimate
+	// by the store's clock, less some seconds, because a store may show a change a little after its commit time.
+	// Otherwise Watermark is at most the time of the oldest pending change. The changes of a held partition key are
+	// not handled: Watermark is at most the time of the change for which the key is held, and unknown if the feed no
+	// longer has that version. A change that was parked and holds no key counts as handled.
+	Watermark time.Time
+
+	Stuck []feed.Stuck // why nobody handles the pending changes; empty if somebody does, or if nothing is pending
+	Pace  *Pace        // nil in the first estimate of a lease, and if the pace is unknown
+
+	// Err is why the lag is unknown, or why the document is no valid lease: see Known.
+	Err error
+
+	measured bool // although Err is set
+	untimed  bool // the time of a pending change is unknown
 }
 
 // Age is how long the oldest pending change has waited at the time now, 0 if no change is pending.
@@ -45,39 +60,27 @@ func (l Lag) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(l.Oldest))
 }
 
+// Known reports whether Pending is known. If Err is an [feed.ErrForeignLease], as that of a lease of a Java processor,
+// or an [feed.ErrOverlap], because another lease has the same range, Pending may be known all the same.
+func (l Lag) Known() bool { return l.Err == nil || l.measured }
+
 // Estimate measures the lag of every lease of a unit, without taking part in the unit. The lag is right before the
 // first checkpoint, because a lease stores its start. The lag is also right after a split that no instance has noticed
 // yet, because Estimate then asks all partitions of the range. If the lag of a lease is unknown, its Err says why; the
 // other lags stay right.
 //
 // A unit is done if there are lags, none has an Err, and each Pending is 0. If the unit has no leases yet, there are no
-// lags and no error: wait for [Hooks.Ready] first. If Err is set, Pending says nothing.
+// lags and no error: wait for [Hooks.Ready] first. If a lag is not [Lag.Known], Pending says nothing.
 //
 // A source that is a [feed.Counter] counts; the time grows with the number of changes. From any other source Estimate
-// reads the first change of each lease, and up to 500 changes of a lease that shares its partition, as
-// [Options.MinLeases] makes them: these reads cost request units.
+// reads up to 100 changes of each lease, and up to 500 changes of a lease that shares its partition, as
+// [Options.MinLeases] makes them: these reads cost request units. If a lease has no more changes, its lag is exact.
+//
+// Estimate is [Estimator.Measure] for the lags of a single moment. To also get totals, the watermark, the cost or how
+// fast leases handle their changes, use an [Estimator] or [WatchLag].
 func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) ([]Lag, error) {
-	v := records.NewView(leases, source)
-	if err := v.List(ctx, time.Now()); err != nil {
-		return nil, err
-	}
-	good, bad := v.Placed()
-	origin, _ := v.Origin()
-	m := meter{source: source}
-	lags := make([]Lag, 0, len(good)+len(bad))
-	for _, lease := range slices.Concat(good, bad) {
-		if records.HasNoStart(lease) {
-			lease.Position.Start = origin
-		}
-		lag := Lag{Lease: lease.Lease(), Exact: true, Err: lease.Err}
-		for _, part := range owed(lease, good) { // a lease in the format of another processor can be measured too
-			lag.Err = cmp.Or(lag.Err, m.measureRange(ctx, &lag, part))
-		}
-		lag.Err = cmp.Or(lag.Err, m.addKeys(ctx, &lag))
-		lag.Exact = lag.Exact && lag.Err == nil
-		lags = append(lags, lag)
-	}
-	return lags, context.Cause(ctx)
+	unit, err := new(Estimator).Measure(ctx, source, leases)
+	return unit.Leases, err
 }
 
 // owed returns the parts of a lease's range that no other lease accounts for: if a splitting lease already has
@@ -99,76 +102,28 @@ func owed(lease feed.Record, all []feed.Record) []feed.Range {
 type meter struct {
 	source feed.Source
 	parts  []feed.Range // the partitions, as last listed; nil before
-}
-
-// addKeys adds the held keys and those set aside, and the changes of the latter before the position of the lease.
-func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
-	at := lag.Lease.Position
-	holds, _ := notes.ReadHeld(lag.Lease.Properties[notes.HeldProperty], notes.Place{Position: at.Token})
-	lag.Held = len(holds.Keys)
-	aside, err := readAside(ctx, m.source, lag.Lease)
-	if err != nil {
-		return err
-	}
-	lag.SetAside = len(aside)
-	for _, k := range aside {
-		from := feed.Position{Token: k.From, Start: at.Start}
-		if k.LSN > 0 {
-			from, _ = records.PositionAfter(m.source, k.LSN-1, from)
-		}
-		o := feed.ReadOptions{Mode: lag.Lease.Mode, Key: feed.PartitionKey(k.Key)}
-		all, err := m.countPending(ctx, lag.Lease.Range, from, o)
-		if errors.Is(err, errors.ErrUnsupported) {
-			lag.addBacklog(feed.Backlog{Items: 1}) // or more
-			lag.Exact = false
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		after, err := m.countPending(ctx, lag.Lease.Range, at, o)
-		if err != nil {
-			return err
-		}
-		if all.Items -= after.Items; all.Items > 0 {
-			lag.addBacklog(all)
-		}
-	}
-	return nil
-}
-
-// readAside returns the keys that a lease has set aside. If the note was written for another position, it is outdated
-// and has no keys.
-func readAside(ctx context.Context, source feed.Source, lease feed.Lease) ([]notes.AsideKey, error) {
-	text := lease.Properties[notes.AsideProperty]
-	if text == "" {
-		return nil, nil
-	}
-	partitions, err := records.Noted(ctx, source)
-	if err != nil {
-		return nil, err
-	}
-	lsn, _ := records.TokenLSN(source, lease.Position.Token)
-	aside, _ := notes.ReadAside(text, notes.Place{
-		Position: lease.Position.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max, Partitions: partitions,
-	})
-	return aside.Keys, nil
+	counts bool         // the source has counted
 }
 
 // countPending asks the source to count; [errors.ErrUnsupported] if the source cannot count.
 func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog,
 	error,
 ) {
-	if counter, ok := m.source.(feed.Counter); ok {
-		return counter.Pending(ctx, r, from, o)
+	counter, ok := m.source.(feed.Counter)
+	if !ok {
+		return feed.Backlog{}, errors.ErrUnsupported
 	}
-	return feed.Backlog{}, errors.ErrUnsupported
+	backlog, err := counter.Pending(ctx, r, from, o)
+	m.counts = m.counts || err == nil
+	return backlog, err
 }
 
-// Small backlogs of leases that share a partition are read and counted, because their distance says little.
+// Small backlogs are read and counted, because a distance counts transactions and, if leases share a partition, says
+// little of each.
 const (
-	countPage = 100 // changes a page
-	countMost = 500 // changes a lease
+	countPage = 100 // changes a page, and of a lease that has its partition to itself
+	countMost = 500 // changes of a lease that shares its partition
+	mostEmpty = 10  // pages in a row without a change, before the end is taken for reached
 )
 
 // measureRange adds the backlog of a range.
@@ -206,38 +161,58 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 	}
 }
 
-// addDistance adds the distance from the first pending change of a range to the head. If the range is a part of a
-// partition and has few changes, addDistance adds their number.
+// addDistance adds the number of changes of a range if they are few, or otherwise the distance from the first of them
+// to the head.
 func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared bool) error {
-	o := feed.ReadOptions{Mode: lag.Lease.Mode, MaxItems: 1}
+	most := countPage
 	if shared {
-		o.MaxItems = countPage
+		most = countMost
 	}
-	page, err := m.source.Read(ctx, r, lag.Lease.Position, o)
-	if page.Ahead {
-		err = cmp.Or(err, feed.ErrAhead)
-	}
-	if err != nil || len(page.Changes) == 0 {
-		return err
-	}
-	first := page.Changes[0]
-	// The LSNs from the first pending change to the head, both included, as .NET's
-	// estimator counts.
-	bound := max(int64(len(page.Changes)), page.Head-first.LSN+1)
-	for items := len(page.Changes); shared && items < countMost; items += len(page.Changes) {
-		if page, err = m.source.Read(ctx, r, page.Next, o); err != nil {
+	var first feed.Change
+	var head int64
+	o := feed.ReadOptions{Mode: lag.Lease.Mode, MaxItems: countPage}
+	at := lag.Lease.Position
+	for items, empty := 0, 0; ; {
+		page, err := m.source.Read(ctx, r, at, o)
+		if page.Ahead {
+			err = cmp.Or(err, feed.ErrAhead)
+		}
+		if err != nil {
 			return err
 		}
-		if len(page.Changes) == 0 {
+		if items == 0 && len(page.Changes) > 0 {
+			first, head = page.Changes[0], page.Head
+		}
+		items += len(page.Changes)
+		if empty++; len(page.Changes) > 0 {
+			empty = 0
+		}
+		switch {
+		case m.isEnd(page, at) || empty == mostEmpty:
 			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
 			return nil
+		case items >= most:
+			// The LSNs from the first pending change to the head, both included, as .NET's estimator counts.
+			distance := head - first.LSN + 1
+			lag.addBacklog(feed.Backlog{Items: max(int64(items), distance), Oldest: first.Time})
+			lag.Exact, lag.Shared = false, lag.Shared || shared
+			return nil
 		}
+		at = page.Next
 	}
-	lag.addBacklog(feed.Backlog{Items: bound, Oldest: first.Time})
-	lag.Exact, lag.Shared = false, lag.Shared || shared
-	return nil
 }
 
+// isEnd reports whether no change comes after a page that was read from a position. An empty page may have others
+// behind it, because a source may omit changes that are older than a start time.
+func (m *meter) isEnd(page feed.Page, from feed.Position) bool {
+	if n := len(page.Changes); n > 0 {
+		return page.Head > 0 && page.Changes[n-1].LSN >= page.Head
+	}
+	lsn, ok := records.TokenLSN(m.source, page.Next.Token)
+	return page.Next.Token == from.Token || ok && page.Head > 0 && lsn >= page.Head
+}
+
+// addBacklog adds to the pending changes.
 func (l *Lag) addBacklog(backlog feed.Backlog) {
 	l.Pending += backlog.Items
 	if l.Oldest.IsZero() || !backlog.Oldest.IsZero() && backlog.Oldest.Before(l.Oldest) {

@@ -27,6 +27,37 @@ func leaseOf(t *testing.T, p *changefeed.Processor) feed.LeaseStatus {
 	return s[0].Leases[0]
 }
 
+// Without a request a running instance knows what it has read, and how far away the end of the feed was then.
+func TestAStatusSaysHowMuchIsPending(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(40)
+		answers := make(chan error)
+		h := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
+			select {
+			case err := <-answers:
+				return err
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 10, HandlerTimeout: time.Hour})
+		time.Sleep(time.Second)
+		for handled := 0; handled < 40; handled += 10 {
+			l := leaseOf(t, p.processor)
+			if want := int64(40 - handled); l.Pending != want || l.Exact != (handled == 30) || l.Seen.IsZero() {
+				t.Errorf("%d handled: %d pending, exact %t, at %v, want %d", handled, l.Pending, l.Exact, l.Seen, want)
+			}
+			answers <- nil
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		if l := leaseOf(t, p.processor); l.Pending != 0 || !l.Exact {
+			t.Errorf("at rest: %d pending, exact %t", l.Pending, l.Exact)
+		}
+		p.stop(t)
+	})
+}
+
 // One batch after the other, a running instance says what it does with it.
 func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

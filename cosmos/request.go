@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
@@ -53,8 +54,11 @@ type answer struct {
 func (a *answer) is(status int) bool { return a.status == status }
 
 // charge returns the cost of the request, in request units; 0 if the server does not report the cost.
-func (a *answer) charge() float64 {
-	units, _ := strconv.ParseFloat(a.header.Get(headerCharge), 64)
+func (a *answer) charge() float64 { return chargeOf(a.header) }
+
+// chargeOf returns the request units that the headers of an answer report; 0 if they report none.
+func chargeOf(h http.Header) float64 {
+	units, _ := strconv.ParseFloat(h.Get(headerCharge), 64)
 	return units
 }
 
@@ -70,8 +74,10 @@ func (c *Client) sendOnce(ctx context.Context, to *url.URL, r request, activity 
 	}
 	resp, err := c.transport.Do(req)
 	if err != nil {
+		feed.AddCost(ctx, feed.Cost{Requests: 1})
 		return nil, lost(ctx, r, err)
 	}
+	feed.AddCost(ctx, feed.Cost{Requests: 1, Charge: chargeOf(resp.Header)})
 	body, err := readBody(resp)
 	if err != nil {
 		return nil, lost(ctx, r, err)

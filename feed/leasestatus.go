@@ -17,6 +17,15 @@ type LeaseStatus struct {
 	Failing time.Time
 	Unsaved int // changes that are done and not yet stored
 
+	// Pending is how many changes are not handled, as the last read has told, which ended at Seen; Seen is zero before
+	// the first read. These are the Buffered ones, and the distance in LSNs from Read to the end of the feed: the
+	// distance counts transactions, of the whole partition. Exact says that no distance is in Pending, and that no key
+	// is set aside, whose changes Pending does not count. changefeed.Processor.WatchLag counts more exactly, and knows
+	// how long the oldest change has waited, but sends requests.
+	Pending int64
+	Exact   bool
+	Seen    time.Time
+
 	InHand   int // batches in the handler, or being parked
 	Buffered int // read changes that are neither handled nor parked
 	Parked   int // changes parked since the lease was acquired

@@ -25,12 +25,16 @@ after the position, how long the oldest of them has waited, how often the batch 
 is wrong. Notes name partition keys that are held (changefeed dlq) or set aside because they fail, outages, documents
 that are no leases, and ranges of keys that no lease covers.
 
+The first line of a unit has the sums and, if it is known, the watermark: every change that was committed before this
+time is handled. Changes of held keys count as not handled.
+
 The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and no instance of the unit
 runs), paused, broken, splitting or retired.
 
 The containers that the units read are looked for in the same store or, in an account, in the same database, and at
 --source. A store and changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts
-transactions), and ≤N is an upper bound (the number of a whole partition, which several leases share).
+transactions), and ≤N is an upper bound (the number of a whole partition, which several leases share); a small lag is
+read and counted. -v says how many requests and RU the estimate of each unit has cost.
 
 --delete removes the leases of a unit with all positions, so that its next processor begins anew at its own --from. If a
 processor of the unit works, this is refused. On a terminal it asks first; elsewhere --yes is required.`
@@ -42,6 +46,7 @@ type leasesOptions struct {
 	faults unit.Faults
 	report *report.Report
 	rows   *report.Rows // of all rounds, so that a table for programs has one heading
+	survey unit.Surveyor
 }
 
 // register adds the flags.
@@ -63,7 +68,7 @@ func (o *leasesOptions) withUnits(cmd *cobra.Command, args []string,
 		return err
 	}
 	return o.withOpener(func(opener *place.Opener) error {
-		units, err := surveyUnits(cmd.Context(), opener, at, o.source)
+		units, err := surveyUnits(cmd.Context(), &o.survey, opener, at, o.source)
 		switch {
 		// The command has guessed the name leases, so the error says why there may be no such container.
 		case errors.Is(err, place.ErrNoContainer) && o.db != "" && !cmd.Flags().Changed("container"):
@@ -78,7 +83,7 @@ func (o *leasesOptions) withUnits(cmd *cobra.Command, args []string,
 }
 
 // show writes the units, and returns an error if they have a fault that the user looks for.
-func (o *leasesOptions) show(at place.Address, units []unit.Unit) error {
+func (o *leasesOptions) show(cmd *cobra.Command, at place.Address, units []unit.Unit) error {
 	var err error
 	if o.report.ForPeople() {
 		err = unit.WriteTables(o.report.Out, at.Name(), units, terminal.Of(o.report.Out))
@@ -88,10 +93,23 @@ func (o *leasesOptions) show(at place.Address, units []unit.Unit) error {
 		}
 		err = unit.WriteRows(o.rows, units)
 	}
+	if n, _ := cmd.Flags().GetCount(verboseFlag); n > 0 { // fails only for an unknown flag
+		o.sayCost(units)
+	}
 	if found := o.faults.Find(units); err == nil && found != "" {
 		return usage.Found{Err: fmt.Errorf("--fail-on %s: %s", &o.faults, found)}
 	}
 	return err
+}
+
+// sayCost says what the estimates have cost.
+func (o *leasesOptions) sayCost(units []unit.Unit) {
+	for _, u := range units {
+		if cost := u.Estimate.Cost; u.Processor != "" {
+			o.report.Notice("estimate of %s on %s: %s, %.2f RU", terminal.OneLine(u.Processor),
+				terminal.OneLine(u.Container), terminal.Count(cost.Requests, "request"), cost.Charge)
+		}
+	}
 }
 
 // leasesCommand is the command leases.
@@ -115,7 +133,7 @@ func leasesCommand() *cobra.Command {
 				if doomed.name != "" {
 					return doomed.remove(cmd, o.report, units)
 				}
-				return o.show(at, units)
+				return o.show(cmd, at, units)
 			})
 		},
 	}
@@ -139,22 +157,28 @@ code 5 if it finds one of
 ` + unit.FaultsAbout(),
 		Example: `  changefeed leases list --db data
   changefeed leases list --db data --fail-on 'wait>2m,expired,hole' -o json`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.withUnits(cmd, args, o.show) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.withUnits(cmd, args, func(at place.Address, units []unit.Unit) error {
+				return o.show(cmd, at, units)
+			})
+		},
 	}
 	o.register(cmd)
 	return cmd
 }
 
 // surveyUnits reads the units of a lease container; source is the address of another container that they may read.
-func surveyUnits(ctx context.Context, opener *place.Opener, at place.Address, source string) ([]unit.Unit, error) {
+func surveyUnits(ctx context.Context, s *unit.Surveyor, opener *place.Opener, at place.Address, source string) (
+	[]unit.Unit, error,
+) {
 	if source == "" {
-		return unit.Survey(ctx, opener, at)
+		return s.Survey(ctx, opener, at)
 	}
 	other, err := opener.Parse("--source", source)
 	if err != nil {
 		return nil, usage.Error{Err: err}
 	}
-	return unit.Survey(ctx, opener, at, other)
+	return s.Survey(ctx, opener, at, other)
 }
 
 // deletedUnit is the unit that --delete names.

@@ -253,6 +253,7 @@ var variable = []struct {
 	{regexp.MustCompile(`\b(\d+ checks?), \d+ warnings?, `), "$1, N warnings, "},
 	{regexp.MustCompile(`("checks":\d+,"warnings":)\d+`), "${1}N"},
 	{regexp.MustCompile(`the oldest for [\d.]+m?s`), "the oldest for DURATION"},
+	{regexp.MustCompile(`all before \d\d:\d\d:\d\d is`), "all before TIME is"},
 	{regexp.MustCompile(`"_rid":"[^"]*"`), `"_rid":"RID"`},
 	{regexp.MustCompile(`"_self":"[^"]*"`), `"_self":"SELF"`},
 	{regexp.MustCompile(`"_etag":"\\"[^"]*\\""`), `"_etag":"ETAG"`},

@@ -37,6 +37,9 @@ with exit code 5 when it finds a fault of --fail-on, such as
 
 ` + unit.FaultsAbout() + `
 
+From the second round on, the first line of a unit that is behind says how many changes are handled a second, and when it will
+have caught up at this pace; the rows of -o json say that of each lease.
+
 If the leases cannot be read for a while, one line says so, and one when they can be read again. A store in a directory is
 open only while it is read.`,
 		Example: `  changefeed leases watch --db data
@@ -69,7 +72,7 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 			}
 			away = false
 			o.beginRound(round)
-			return o.show(at, units)
+			return o.show(cmd, at, units)
 		})
 		switch {
 		case err == nil:

@@ -59,6 +59,7 @@ func (w *worker) fetchPage(ctx context.Context, at feed.Position) (feed.Page, er
 	page, err := w.in.Source.Read(ctx, w.held.Lease.Range, at, o)
 	if err == nil {
 		w.held.Troubles.Remove(feed.OriginSource)
+		w.end.Store(&feedEnd{lsn: page.Head, at: time.Now()})
 	}
 	instance.CallHook(w.in, w.in.Hooks.ReadDone, feed.ReadDone{
 		Lease: w.held.Lease.Token, Changes: len(page.Changes), Charge: page.Charge,

@@ -5,6 +5,7 @@ package tenure
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -27,6 +28,14 @@ type worker struct {
 	idle    int       // consecutive reads without changes
 	omitted int       // unwanted changes since the last wanted change, or since a read without changes
 	tooFar  time.Time // since when, or since the last report, reads have found the position ahead of the feed
+
+	end atomic.Pointer[feedEnd] // as the last read has told; nil before
+}
+
+// feedEnd is the end of a partition's feed.
+type feedEnd struct {
+	lsn int64     // of the newest change; 0 is unknown
+	at  time.Time // when a read told
 }
 
 // newWorker makes the worker of a lease that is ours since a write begun at started. crashed: the last owner has ended
@@ -202,5 +211,21 @@ func (w *worker) status() feed.LeaseStatus {
 	s.Activity, s.Since = w.held.Activity.Now()
 	s.Errors = w.held.Troubles.Values()
 	w.dispatcher.Describe(&s)
+	w.describePending(&s)
 	return s
+}
+
+// describePending describes what is not handled, as far as that is known without a request.
+func (w *worker) describePending(s *feed.LeaseStatus) {
+	end := w.end.Load()
+	if end == nil {
+		return
+	}
+	s.Seen, s.Pending = end.at, int64(s.Buffered)
+	read, ok := records.TokenLSN(w.in.Source, s.Read.Token)
+	if ok && end.lsn > 0 {
+		distance := max(0, end.lsn-read)
+		s.Pending += distance
+		s.Exact = distance == 0 && s.SetAside == 0
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
@@ -46,7 +47,7 @@ var ExplanationKind = report.Kind{
 func Explain(ctx context.Context, leases *place.Container, processor string, monitored *place.Container, token string,
 	past []admin.Entry,
 ) (all []Explanation, err error) {
-	u, err := readUnit(ctx, leases, processor, monitored)
+	u, err := readUnit(ctx, leases, processor, monitored, &changefeed.Estimator{})
 	if err != nil {
 		return nil, err
 	}

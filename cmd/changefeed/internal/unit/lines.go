@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/feed"
 )
@@ -13,6 +14,7 @@ import (
 // Kinds describes the lines of changefeed leases.
 func Kinds() []report.Kind {
 	return []report.Kind{
+		{Name: KindUnit, About: "A deployment unit, with the sums of its leases: leases.", Of: unitLine{}},
 		{Name: KindLease, About: "A lease of a deployment unit: leases.", Of: leaseLine{}},
 		{Name: KindInstance, About: "An instance of a deployment unit: leases.", Of: instanceLine{}},
 		{Name: KindRequest, About: "A request of an operator that is not removed yet: leases.", Of: requestLine{}},
@@ -31,6 +33,29 @@ type whose struct {
 type age struct {
 	Written    time.Time `json:"written" about:"when the record was last written, by the clock of the store"`
 	WrittenAgo float64   `json:"written_seconds_ago" about:"seconds since then"`
+}
+
+// headway is how a lease or a unit gets on.
+type headway struct {
+	Stuck     []string   `json:"stuck" about:"why nobody handles the changes: stopped, free, expired, paused, outage, failing, still, ahead, too-old, no-start or broken"`
+	Rate      *float64   `json:"per_second" about:"changes handled a second since the round before, of leases watch"`
+	Left      *float64   `json:"seconds_left" about:"until nothing is behind at the present pace; null if unknown, or if the lag does not fall"`
+	Watermark *time.Time `json:"watermark" about:"every change that was committed before this time is handled"`
+}
+
+// unitLine has the sums of a unit. Its members have other names than those of a lease, so that a filter finds either.
+type unitLine struct {
+	whose
+	Leases    int      `json:"leases" about:"number of leases"`
+	Instances int      `json:"instances" about:"number of running instances"`
+	Pending   *int64   `json:"pending" about:"changes after the positions of all leases; null if it is unknown for one"`
+	Exact     bool     `json:"pending_exact" about:"pending is a count; else an estimate"`
+	Shared    bool     `json:"pending_shared" about:"pending is an upper bound, because leases share partitions or overlap"`
+	Oldest    *float64 `json:"oldest_seconds" about:"how long the oldest pending change has waited"`
+	headway
+	Unknown  *string `json:"unknown" about:"why pending is not known"`
+	Requests int     `json:"requests" about:"sent to list and measure the leases; 0 for a store in a directory"`
+	Charge   float64 `json:"request_units" about:"that these requests cost, as far as their answers say"`
 }
 
 type leaseLine struct {
@@ -53,7 +78,8 @@ type leaseLine struct {
 	Exact  bool     `json:"lag_exact" about:"lag is a count; else an estimate"`
 	Shared bool     `json:"lag_shared" about:"lag is an upper bound, for a partition that leases share"`
 	Waited *float64 `json:"lag_seconds" about:"how long the oldest of these changes has waited"`
-	Notes  []string `json:"notes" about:"what an operator should know"`
+	headway
+	Notes []string `json:"notes" about:"what an operator should know"`
 }
 
 type instanceLine struct {
@@ -102,6 +128,9 @@ type Deleted struct {
 }
 
 // ReportedAs implements [report.Value].
+func (unitLine) ReportedAs() string { return KindUnit }
+
+// ReportedAs implements [report.Value].
 func (leaseLine) ReportedAs() string { return KindLease }
 
 // ReportedAs implements [report.Value].
@@ -121,7 +150,13 @@ func (Deleted) ReportedAs() string { return "deleted_unit" }
 
 // WriteRows writes the rows of all units for programs.
 func WriteRows(rows *report.Rows, units []Unit) error {
-	for _, u := range units {
+	for i := range units {
+		u := &units[i]
+		if u.Processor != "" {
+			if err := rows.Add(u.line()); err != nil {
+				return err
+			}
+		}
 		for _, r := range u.Rows {
 			if err := rows.Add(r.line()); err != nil {
 				return err
@@ -129,6 +164,42 @@ func WriteRows(rows *report.Rows, units []Unit) error {
 		}
 	}
 	return rows.Flush()
+}
+
+// line returns the line of a unit.
+func (u *Unit) line() report.Value {
+	sum, est := u.Sums(), u.Estimate
+	total := est.Total
+	line := unitLine{
+		whose: whose{u.Processor, u.Container}, Leases: sum.Leases, Instances: sum.Instances,
+		headway:  headwayOf(total.Stuck, total.Pace, total.Watermark),
+		Requests: est.Cost.Requests, Charge: est.Cost.Charge,
+	}
+	if total.Known() {
+		line.Pending, line.Exact, line.Shared = &total.Pending, total.Exact, total.Shared
+		line.Oldest = new(total.Age(est.At).Seconds())
+	} else {
+		line.Unknown = known(total.Err.Error())
+	}
+	return line
+}
+
+// headwayOf returns how a lease or a unit gets on.
+func headwayOf(stuck []feed.Stuck, pace *changefeed.Pace, watermark time.Time) headway {
+	h := headway{Stuck: []string{}}
+	for _, s := range stuck {
+		h.Stuck = append(h.Stuck, string(s))
+	}
+	if pace != nil {
+		h.Rate = &pace.PerSecond
+		if pace.CatchUp != changefeed.Never {
+			h.Left = new(pace.CatchUp.Seconds())
+		}
+	}
+	if !watermark.IsZero() {
+		h.Watermark = new(watermark.UTC())
+	}
+	return h
 }
 
 // line returns the line of a row.
@@ -142,7 +213,8 @@ func (r Row) line() report.Value {
 			whose: unit, ID: r.ID, Lease: r.Lease, Range: known(r.Range), Owner: known(r.Owner), Epoch: known(r.Epoch),
 			Position: known(r.Position), Mode: modeWord(r.record.Mode), State: r.State, Attempts: r.Attempts,
 			Held: r.Held, HeldKeys: append([]string{}, r.HeldKeys...), SetAside: r.SetAside, Outage: known(r.Outage),
-			age: written, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited, Notes: notes,
+			age: written, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited,
+			headway: headwayOf(r.Stuck, r.Pace, r.Watermark), Notes: notes,
 		}
 	case KindInstance:
 		return instanceLine{unit, r.ID, r.Lease, !r.gone, written, notes}

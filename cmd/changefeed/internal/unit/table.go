@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
@@ -54,7 +55,22 @@ func heading(u *Unit) string {
 	}
 	sum := u.Sums()
 	return fmt.Sprintf("%s on %s: %s, %s, %s", u.Processor, u.Container,
-		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), sum.Behind())
+		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), sum.Behind()) + u.headway()
+}
+
+// headway says how fast a unit is, and before which time everything is handled, as far as that is known.
+func (u *Unit) headway() (text string) {
+	total := u.Estimate.Total
+	if total.Pace != nil && total.Pending > 0 {
+		text = fmt.Sprintf(", %.3g handled a second", total.Pace.PerSecond)
+		if left := total.Pace.CatchUp; left != changefeed.Never {
+			text += fmt.Sprintf(", caught up in %s", terminal.Seconds(left.Seconds()))
+		}
+	}
+	if !total.Watermark.IsZero() {
+		text += "; all before " + clock(total.Watermark, u.Estimate.At) + " is handled"
+	}
+	return text
 }
 
 // Behind says how far a unit is behind.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
@@ -61,6 +62,64 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 			Rows: c.rows,
 		}); got != "mailer on orders: "+c.want {
 			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// The first line of a unit says how it gets on, as far as that is known.
+func TestAHeadingSaysHowAUnitGetsOn(t *testing.T) {
+	at := time.Date(2026, 3, 4, 12, 0, 30, 0, time.UTC)
+	pace := func(left time.Duration) *changefeed.Pace {
+		return &changefeed.Pace{PerSecond: 12.3456, Exact: true, CatchUp: left}
+	}
+	for _, c := range []struct {
+		total changefeed.Lag
+		want  string
+	}{
+		{changefeed.Lag{}, ""},
+		{changefeed.Lag{Watermark: at.Add(-time.Minute)}, "; all before 11:59:30 is handled"},
+		{changefeed.Lag{Watermark: at.Add(-25 * time.Hour)}, "; all before 2026-03-03 11:00:30 is handled"},
+		{changefeed.Lag{Pace: pace(0)}, ""}, // nothing is pending
+		{changefeed.Lag{Pending: 7, Pace: pace(90 * time.Second)}, ", 12.3 handled a second, caught up in 1m30s"},
+		{changefeed.Lag{Pending: 7, Pace: pace(changefeed.Never)}, ", 12.3 handled a second"},
+	} {
+		u := &Unit{Estimate: changefeed.Estimation{At: at, Total: c.total}}
+		if got := u.headway(); got != c.want {
+			t.Errorf("%+v: got %q, want %q", c.total, got, c.want)
+		}
+	}
+}
+
+// For programs a unit has a line of its own. What is not known is null, and never 0.
+func TestTheLineOfAUnitHasItsSums(t *testing.T) {
+	at := time.Date(2026, 3, 4, 12, 0, 30, 0, time.UTC)
+	for _, c := range []struct {
+		est  changefeed.Estimation
+		want string
+	}{
+		{
+			changefeed.Estimation{At: at, Total: changefeed.Lag{
+				Pending: 7, Exact: true, Oldest: at.Add(-3 * time.Second), Watermark: at.Add(-4 * time.Second),
+				Stuck: []feed.Stuck{feed.StuckPaused}, Pace: &changefeed.Pace{PerSecond: 2, CatchUp: 5 * time.Second},
+			}, Cost: feed.Cost{Requests: 3, Charge: 4.5}},
+			`"pending":7,"pending_exact":true,"pending_shared":false,"oldest_seconds":3,"stuck":["paused"],` +
+				`"per_second":2,"seconds_left":5,"watermark":"2026-03-04T12:00:26Z","unknown":null,"requests":3,` +
+				`"request_units":4.5}`,
+		},
+		{
+			changefeed.Estimation{Total: changefeed.Lag{
+				Pending: 7, Err: feed.ErrHole, Pace: &changefeed.Pace{PerSecond: 2, CatchUp: changefeed.Never},
+			}},
+			`"pending":null,"pending_exact":false,"pending_shared":false,"oldest_seconds":null,"stuck":[],` +
+				`"per_second":2,"seconds_left":null,"watermark":null,"unknown":"key range without a lease",` +
+				`"requests":0,"request_units":0}`,
+		},
+	} {
+		var lines strings.Builder
+		units := []Unit{{Processor: "mailer", Estimate: c.est}}
+		if err := WriteRows(report.New(report.JSON, &lines).Rows(), units); err != nil ||
+			!strings.HasSuffix(lines.String(), c.want+"\n") {
+			t.Errorf("%v, got\n%s\nwant\n%s", err, lines.String(), c.want)
 		}
 	}
 }
@@ -159,8 +218,8 @@ func TestTheTableOfAUnit(t *testing.T) {
 	}
 	var lines strings.Builder
 	if err := WriteRows(report.New(report.JSON, &lines).Rows(), units); err != nil ||
-		strings.Count(lines.String(), "\n") != 5 {
-		t.Errorf("for programs: %v, want a line for each of 5 rows, in\n%s", err, lines.String())
+		strings.Count(lines.String(), "\n") != 6 {
+		t.Errorf("for programs: %v, want a line for a unit and each of 5 rows, in\n%s", err, lines.String())
 	}
 }
 

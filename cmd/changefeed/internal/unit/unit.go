@@ -25,11 +25,13 @@ type Unit struct {
 	Processor string
 	Container string // the monitored container; empty if it is not in this store
 	Rows      []Row
-	store     Store // nil for documents of no unit
+	Estimate  changefeed.Estimation // zero if it has failed, and for documents of no unit
+	store     Store                 // nil for documents of no unit
 }
 
-// The kinds of rows.
+// The kinds of lines.
 const (
+	KindUnit     = "unit" // no row: the sums of the rows
 	KindLease    = "lease"
 	KindInstance = "instance"
 	KindRequest  = "request"  // of an operator, see package deadletters
@@ -60,6 +62,9 @@ type Row struct {
 	Exact     bool
 	Shared    bool     // an upper bound, see [changefeed.Lag]
 	Waited    *float64 // of the oldest of these changes; nil if unknown
+	Watermark time.Time
+	Stuck     []feed.Stuck
+	Pace      *changefeed.Pace
 	Request   *Request
 	Overlaps  []string // the ids of leases that cover some of the same keys
 	Notes     []string
@@ -72,9 +77,21 @@ func (r *Row) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
+// A Surveyor reads units again and again, and so knows how fast their leases are. The zero value is ready.
+type Surveyor struct {
+	estimators map[[2]string]*changefeed.Estimator // by unit and container
+}
+
 // Survey reads the units of the lease container at an address. Survey looks for the monitored containers in the same
 // store or database, because no lease names them, and at the other addresses.
 func Survey(ctx context.Context, o *place.Opener, at place.Address, others ...place.Address) ([]Unit, error) {
+	return new(Surveyor).Survey(ctx, o, at, others...)
+}
+
+// Survey is the function [Survey]. From the second call on, leases have a pace.
+func (s *Surveyor) Survey(ctx context.Context, o *place.Opener, at place.Address, others ...place.Address) ([]Unit,
+	error,
+) {
 	leases, err := o.Open(ctx, at)
 	if err != nil {
 		return nil, err
@@ -90,12 +107,28 @@ func Survey(ctx context.Context, o *place.Opener, at place.Address, others ...pl
 		}
 		monitored = append(monitored, c)
 	}
-	return List(ctx, leases, monitored)
+	return s.list(ctx, leases, monitored)
+}
+
+// estimatorOf returns the estimator of a unit.
+func (s *Surveyor) estimatorOf(name [2]string) *changefeed.Estimator {
+	if s.estimators == nil {
+		s.estimators = map[[2]string]*changefeed.Estimator{}
+	}
+	if s.estimators[name] == nil {
+		s.estimators[name] = &changefeed.Estimator{}
+	}
+	return s.estimators[name]
 }
 
 // List reads the units of a lease container with the given monitored containers. Documents that belong to none of them
 // are in a last unit without a name.
 func List(ctx context.Context, leases *place.Container, monitored []*place.Container) ([]Unit, error) {
+	return new(Surveyor).list(ctx, leases, monitored)
+}
+
+// list is the function List.
+func (s *Surveyor) list(ctx context.Context, leases *place.Container, monitored []*place.Container) ([]Unit, error) {
 	r := registry{leases, monitored}
 	documents, err := everything(ctx, r.leases.Source)
 	if err != nil {
@@ -119,7 +152,8 @@ func List(ctx context.Context, leases *place.Container, monitored []*place.Conta
 		if units[name] != nil {
 			continue
 		}
-		if units[name], err = readUnit(ctx, r.leases, processor, monitored); err != nil {
+		if units[name], err = readUnit(ctx, r.leases, processor, monitored,
+			s.estimatorOf(name)); err != nil {
 			return nil, err
 		}
 	}
@@ -171,27 +205,25 @@ func stray(doc feed.Change, suffixes []suffix) Row {
 	return r
 }
 
-// readUnit reads the records of a unit.
-func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (*Unit,
-	error,
-) {
+// readUnit reads the records of a unit, and measures its leases.
+func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container,
+	estimator *changefeed.Estimator,
+) (*Unit, error) {
 	store, err := OpenStore(ctx, leases, processor, monitored)
 	if err != nil {
 		return nil, err
 	}
+	var cost feed.Meter
+	ctx = feed.WithMeter(ctx, &cost)
 	records, now, err := store.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
-	markers := slices.DeleteFunc(slices.Clone(records), func(record feed.Record) bool {
-		return record.Kind != feed.KindInfo
-	})
 	for _, record := range records {
 		r := describe(record, now)
 		switch record.Kind {
-		case feed.KindLease:
-			r.addLag(ctx, monitored.Source, markers, now)
+		case feed.KindLease: // see addLags
 		case feed.KindHost:
 			r.describeInstance(now)
 		case feed.KindInfo, feed.KindLock, feed.KindHistory:
@@ -208,6 +240,9 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		}
 		u.Rows = append(u.Rows, r)
 	}
+	est, err := estimator.Measure(ctx, monitored.Source, listed{LeaseStore: store, records: records, now: now})
+	u.addLags(est, err, now)
+	u.Estimate.Cost = cost.Cost()
 	u.noteEnded()
 	u.noteOverlaps()
 	// Sorted by their ranges, so that a hole stands at the right place.
@@ -221,43 +256,61 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	return u, nil
 }
 
-// few is a lease store with few records, so that an error in the estimate of a lease does not affect the others.
-type few struct {
+// listed is a lease store that was listed already.
+type listed struct {
 	feed.LeaseStore
 	records []feed.Record
 	now     time.Time
 }
 
 // List returns the records.
-func (s few) List(context.Context) ([]feed.Record, time.Time, error) {
-	return s.records, s.now, nil
+func (s listed) List(context.Context) ([]feed.Record, time.Time, error) {
+	return slices.Clone(s.records), s.now, nil
 }
 
-// addLag adds the lag, and the missing range of a lease. The markers say where a lease without a position begins.
-func (r *Row) addLag(ctx context.Context, source feed.Source, markers []feed.Record, now time.Time) {
-	record := r.record
-	if errors.Is(record.Err, leasedoc.ErrJava) {
-		record.Err = nil // range and position are readable, and an estimate needs no more
+// addLags adds what an estimate knows of the leases; err is why it has failed.
+func (u *Unit) addLags(est changefeed.Estimation, err error, now time.Time) {
+	u.Estimate = est
+	if err != nil {
+		u.Estimate = changefeed.Estimation{Total: changefeed.Lag{Err: err}}
 	}
-	lags, err := changefeed.Estimate(ctx, source, few{
-		records: append(markers[:len(markers):len(markers)], record),
-		now:     now,
-	})
-	if err == nil && len(lags) > 0 {
-		err = lags[0].Err
+	lags := slices.Clone(est.Leases)
+	for i := range u.Rows {
+		r := &u.Rows[i]
+		if r.Kind != KindLease {
+			continue
+		}
+		switch at := slices.IndexFunc(lags, r.isOf); {
+		case err != nil:
+			r.note("lag unknown: %v", err)
+		case at >= 0:
+			r.addLag(lags[at], now)
+			lags = slices.Delete(lags, at, at+1) // two documents may have the same id
+		}
+		if !r.record.Range.Empty() {
+			r.Range = r.record.Range.String()
+		}
 	}
+}
+
+// isOf reports whether a lag is that of the row.
+func (r *Row) isOf(lag changefeed.Lag) bool {
+	return lag.Lease.ID == r.record.ID && lag.Lease.Updated.Equal(r.record.Updated) &&
+		lag.Lease.Position.Token == r.record.Position.Token
+}
+
+// addLag adds the lag, and the range if the lease does not store it.
+func (r *Row) addLag(lag changefeed.Lag, now time.Time) {
+	r.Stuck = lag.Stuck
 	switch {
-	case errors.Is(err, feed.ErrNoStart):
+	case lag.Known():
+		r.Lag, r.Exact, r.Shared, r.Waited = new(lag.Pending), lag.Exact, lag.Shared, new(lag.Age(now).Seconds())
+		r.Watermark, r.Pace = lag.Watermark, lag.Pace
+		r.record.Range = lag.Lease.Range
+	case errors.Is(lag.Err, feed.ErrNoStart):
 		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
-	case err != nil:
-		r.note("lag unknown: %v", err)
-	case len(lags) > 0:
-		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, new(lags[0].Age(now).Seconds())
-		r.Shared = lags[0].Shared
-		r.record.Range = lags[0].Lease.Range
-	}
-	if !r.record.Range.Empty() {
-		r.Range = r.record.Range.String()
+	default:
+		r.note("lag unknown: %v", lag.Err)
 	}
 }
 

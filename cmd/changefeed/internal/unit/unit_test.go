@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/docstore"
@@ -521,8 +522,11 @@ func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
 			Kind: feed.KindLease, ID: part, Token: part, Range: r, Version: 1,
 			Position: feed.At(`"1"`),
 		}
-		row := describe(record, time.Now())
-		row.addLag(t.Context(), struct{ feed.Source }{o.monitored}, nil, time.Now())
+		u := &Unit{Rows: []Row{describe(record, time.Now())}}
+		est, err := new(changefeed.Estimator).Measure(t.Context(), struct{ feed.Source }{o.monitored},
+			listed{records: []feed.Record{record}})
+		u.addLags(est, err, time.Now())
+		row := u.Rows[0]
 		if row.Lag == nil || row.Exact || row.Shared != want {
 			t.Errorf("lease %s: lag %v, exact %v, shared %v, %q", part, row.Lag, row.Exact, row.Shared, row.Notes)
 		}
@@ -576,5 +580,24 @@ func TestUnitsAreSurveyedFromTheAddressOfTheirLeases(t *testing.T) {
 	}
 	if _, err := Survey(t.Context(), opener, at.Beside("nothing")); !errors.Is(err, place.ErrNoContainer) {
 		t.Errorf("got %v, want that there is no such container", err)
+	}
+}
+
+// What a survey has seen is the beginning of the pace that the next one knows.
+func TestASecondSurveyKnowsThePace(t *testing.T) {
+	o := newOffice(t)
+	o.lease(t, "-FF", nil)
+	var s Surveyor
+	at := func(c *docstore.Container) *place.Container {
+		return place.Stored(c, place.Address{Container: c.ID(), Database: c.Database()})
+	}
+	for round := range 2 {
+		units, err := s.list(t.Context(), at(o.leases), []*place.Container{at(o.monitored)})
+		if err != nil || len(units) != 1 {
+			t.Fatalf("%d units, %v", len(units), err)
+		}
+		if known := units[0].Rows[0].Pace != nil; known != (round > 0) {
+			t.Errorf("round %d: the pace is known: %t", round, known)
+		}
 	}
 }

@@ -1,0 +1,128 @@
+package changefeed
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// The partition keys of a lease that are not where its position is: those that are set aside have pending changes
+// before the position, and changes of those that are held wait in dead letters.
+
+// keyNotes are the keys that a lease names beside its position.
+type keyNotes struct {
+	aside []notes.AsideKey
+	held  notes.Held
+}
+
+// readKeys reads the notes of a lease. A note for another position is outdated and has no keys.
+func readKeys(ctx context.Context, source feed.Source, lease feed.Lease) (keyNotes, error) {
+	aside, held := lease.Properties[notes.AsideProperty], lease.Properties[notes.HeldProperty]
+	if aside == "" && held == "" {
+		return keyNotes{}, nil
+	}
+	partitions, err := records.Noted(ctx, source)
+	if err != nil {
+		return keyNotes{}, err
+	}
+	lsn, _ := records.TokenLSN(source, lease.Position.Token)
+	in := notes.Place{
+		Position: lease.Position.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max, Partitions: partitions,
+	}
+	var k keyNotes
+	all, _ := notes.ReadAside(aside, in)
+	k.aside = all.Keys
+	k.held, _ = notes.ReadHeld(held, in)
+	return k, nil
+}
+
+// addKeys adds the held keys and those set aside, and the changes of the latter before the position of the lease. It
+// returns the time of the oldest change for which a key is held; zero if there is none. heldKnown is false if that
+// time is unknown.
+func (m *meter) addKeys(ctx context.Context, lag *Lag) (heldSince time.Time, heldKnown bool, err error) {
+	keys, err := readKeys(ctx, m.source, lag.Lease)
+	if err != nil {
+		return heldSince, false, err
+	}
+	lag.Held, lag.SetAside = len(keys.held.Keys), len(keys.aside)
+	if err := m.addAside(ctx, lag, keys.aside); err != nil {
+		return heldSince, false, err
+	}
+	heldSince, heldKnown = m.findHeldSince(ctx, lag.Lease, keys.held)
+	return heldSince, heldKnown, nil
+}
+
+// addAside adds the changes of keys that are set aside, as far as they are before the position of the lease.
+func (m *meter) addAside(ctx context.Context, lag *Lag, aside []notes.AsideKey) error {
+	at := lag.Lease.Position
+	uncounted := 0
+	for _, k := range aside {
+		o := feed.ReadOptions{Mode: lag.Lease.Mode, Key: feed.PartitionKey(k.Key)}
+		all, err := m.countPending(ctx, lag.Lease.Range, m.asideFrom(k, at), o)
+		if errors.Is(err, errors.ErrUnsupported) {
+			uncounted++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		after, err := m.countPending(ctx, lag.Lease.Range, at, o)
+		if err != nil {
+			return err
+		}
+		if all.Items -= after.Items; all.Items > 0 {
+			lag.addBacklog(all)
+		}
+	}
+	if uncounted > 0 {
+		first := slices.MinFunc(aside, func(a, b notes.AsideKey) int { return int(min(1, max(-1, a.LSN-b.LSN))) })
+		oldest := m.findTime(ctx, lag.Lease, first.Key, m.asideFrom(first, at), 0)
+		lag.addBacklog(feed.Backlog{Items: int64(uncounted), Oldest: oldest}) // or more
+		lag.Exact, lag.untimed = false, oldest.IsZero()
+	}
+	return nil
+}
+
+// asideFrom returns the position from which a key that is set aside must be read again.
+func (m *meter) asideFrom(k notes.AsideKey, at feed.Position) feed.Position {
+	from := feed.Position{Token: k.From, Start: at.Start}
+	if k.LSN > 0 {
+		from, _ = records.PositionAfter(m.source, k.LSN-1, from)
+	}
+	return from
+}
+
+// findHeldSince returns the commit time of the oldest change for which a key is held; zero if no key is held. The time
+// is known only if the feed still has that version of the change: if it has a later one, the change was earlier.
+func (m *meter) findHeldSince(ctx context.Context, lease feed.Lease, held notes.Held) (since time.Time, known bool) {
+	if len(held.Keys) == 0 {
+		return since, true
+	}
+	lsn := slices.Min(held.Since)
+	if lsn == 0 {
+		return since, false
+	}
+	from, ok := records.PositionAfter(m.source, lsn-1, lease.Position)
+	if !ok {
+		return since, false
+	}
+	since = m.findTime(ctx, lease, held.Keys[slices.Index(held.Since, lsn)], from, lsn)
+	return since, !since.IsZero()
+}
+
+// findTime returns the commit time of the first change of a key after a position; zero if there is none, if the read
+// fails, or if lsn is not 0 and the change has another LSN.
+func (m *meter) findTime(ctx context.Context, lease feed.Lease, key string, from feed.Position, lsn int64) time.Time {
+	page, err := m.source.Read(ctx, lease.Range, from, feed.ReadOptions{
+		Mode: lease.Mode, Key: feed.PartitionKey(key), MaxItems: 1,
+	})
+	if err != nil || len(page.Changes) == 0 || lsn != 0 && page.Changes[0].LSN != lsn {
+		return time.Time{}
+	}
+	return page.Changes[0].Time
+}
