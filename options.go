@@ -32,13 +32,29 @@ type Options struct {
 	// MaxItems limits the changes of a batch; 0 is the source's default. A single transaction may have more.
 	MaxItems int
 
-	// MinLeases is the smallest number of leases of a new unit: the processor cuts physical partitions into finer
-	// leases if the unit would have fewer. 0 is a lease for each partition.
+	// MinLeases is the smallest number of leases of the unit: if the unit would have fewer, the processor cuts physical
+	// partitions into finer leases. 0 is a lease for each partition. If an instance of a running unit has a higher
+	// MinLeases than the unit has leases, the owners of the widest ranges cut their leases, as after a split of
+	// partitions: the parts continue at the checkpoint, so nothing is skipped. The highest MinLeases of the running
+	// instances counts. A lower MinLeases changes nothing, because leases are not joined. While another kind of
+	// processor owns a lease, no lease is cut.
 	MinLeases int
 
 	// MaxLeases limits the leases that this instance takes; 0 is no limit. Leases that no instance may take are
 	// reported as [feed.ErrNoOwner]. After a split an instance may own more for a while.
 	MaxLeases int
+
+	// Weight is this instance's share of the leases, compared with the weights of the other running instances: an
+	// instance with a Weight of 2 receives twice as many leases as an instance with a Weight of 1. The default is 1,
+	// and 1,000 is the highest. Instances of older versions count as 1.
+	Weight int
+
+	// ShareByLoad shares the leases by their loads instead of their number, if all running instances set it. The load
+	// of a lease is the number of changes in a minute, plus the number of LSNs that the lease is behind the feed. The
+	// owner writes the load into the lease, with the writes that it makes anyway. Nothing moves while each instance is
+	// within a tenth of its share, or if no move would make the largest load smaller. A lease is never divided for
+	// that: for a single busy lease, see MinLeases.
+	ShareByLoad bool
 
 	// Poll is the longest pause between two reads of an idle lease, 5 s by default. If the source is a [feed.Waiter],
 	// the processor does not poll: it reads an idle lease once per Renew.
@@ -183,8 +199,11 @@ const (
 	defaultBufferBytes    = 64 << 20
 )
 
-// maxLeases bounds MinLeases.
-const maxLeases = 100_000
+// maxLeases bounds MinLeases, and maxWeight bounds Weight.
+const (
+	maxLeases = 100_000
+	maxWeight = 1000
+)
 
 // withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() Options {
@@ -197,6 +216,7 @@ func (o Options) withDefaults() Options {
 	o.HandlerTimeout = cmp.Or(o.HandlerTimeout, defaultHandlerTimeout)
 	o.RetryMin = cmp.Or(o.RetryMin, defaultRetryMin)
 	o.RetryMax = cmp.Or(o.RetryMax, max(defaultRetryMax, o.RetryMin))
+	o.Weight = cmp.Or(o.Weight, 1)
 	o.Concurrency = cmp.Or(o.Concurrency, 1)
 	o.OnFailure.MaxSetAside = cmp.Or(o.OnFailure.MaxSetAside, defaultMaxSetAside)
 	o.BufferItems = cmp.Or(o.BufferItems, defaultBufferItems)
@@ -257,6 +277,10 @@ func (o Options) rulesOfValues() []optionRule {
 		{o.MaxBytes >= 0, "MaxBytes", o.MaxBytes, number},
 		{o.MinLeases >= 0, "MinLeases", o.MinLeases, number},
 		{o.MaxLeases >= 0, "MaxLeases", o.MaxLeases, number},
+		{
+			o.Weight > 0 && o.Weight <= maxWeight, "Weight", o.Weight,
+			fmt.Sprintf("1 to %d, or zero for the default", maxWeight),
+		},
 		{o.CheckpointItems >= 0, "CheckpointItems", o.CheckpointItems, number},
 		{o.Concurrency >= 0, "Concurrency", o.Concurrency, number},
 		{o.BufferItems >= 0, "BufferItems", o.BufferItems, number},
@@ -313,8 +337,8 @@ func (o Options) rulesOfCombinations() []optionRule {
 func (o Options) toParts() instance.Options {
 	return instance.Options{
 		Instance: o.Instance, Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems, MinLeases: o.MinLeases,
-		MaxLeases: o.MaxLeases,
-		Poll:      o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain,
+		MaxLeases: o.MaxLeases, Weight: o.Weight, ShareByLoad: o.ShareByLoad,
+		Poll: o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain,
 		HandlerTimeout: o.HandlerTimeout,
 		RetryMin:       o.RetryMin, RetryMax: o.RetryMax, MaxBytes: o.MaxBytes, MaxWait: o.MaxWait, Filter: o.Filter,
 		Concurrency: o.Concurrency, BufferItems: o.BufferItems, BufferBytes: o.BufferBytes,

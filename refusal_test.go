@@ -52,6 +52,8 @@ func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 			{"BufferItems", fine, changefeed.Options{BufferItems: -1}, nil},
 			{"BufferBytes", fine, changefeed.Options{BufferBytes: -1}, nil},
 			{"MaxLeases", fine, changefeed.Options{MaxLeases: -1}, nil},
+			{"Weight", fine, changefeed.Options{Weight: -1}, []string{"-1", "1 to 1000"}},
+			{"Weight", fine, changefeed.Options{Weight: 1001}, []string{"1001", "1 to 1000"}},
 			{
 				"OnFailure.DeadLetters", fine,
 				changefeed.Options{OnFailure: changefeed.FailurePolicy{DeadLetters: &letterBox{}}},

@@ -32,7 +32,8 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	want := changefeed.Options{
 		Poll: 5 * time.Second, Acquire: 13 * time.Second, Renew: 17 * time.Second,
 		Expiration: time.Minute, Drain: 10 * time.Second,
-		HandlerTimeout: 10 * time.Minute, Concurrency: 1, OnFailure: changefeed.FailurePolicy{MaxSetAside: 100},
+		HandlerTimeout: 10 * time.Minute, Concurrency: 1, Weight: 1,
+		OnFailure: changefeed.FailurePolicy{MaxSetAside: 100},
 	}
 	var o runOptions
 	o.register(&cobra.Command{})
@@ -41,7 +42,7 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	}
 	want = changefeed.Options{
 		Instance: "one", MaxItems: 1, MinLeases: 2, Poll: 3 * time.Second, Acquire: 4 * time.Second,
-		Renew:      5 * time.Second,
+		Renew: 5 * time.Second, Weight: 13, ShareByLoad: true,
 		Expiration: 6 * time.Second, Drain: 7 * time.Second, HandlerTimeout: 8 * time.Second, Concurrency: 9,
 		OnFailure: changefeed.FailurePolicy{
 			MaxAttempts: 10,
@@ -54,7 +55,7 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	o.register(cmd)
 	err := cmd.ParseFlags(strings.Fields("--instance one --batch-size 1 --min-leases 2 --poll 3s --acquire 4s " +
 		"--renew 5s --expiration 6s --drain 7s --timeout 8s --concurrency 9 --max-attempts 10 --max-age 11s " +
-		"--max-set-aside 12 --hold"))
+		"--max-set-aside 12 --hold --weight 13 --share-by-load"))
 	if got, wanted := told(t, o.Options), told(t, want); err != nil || got != wanted {
 		t.Errorf("got %s, %v, want %s", got, err, wanted)
 	}
@@ -66,6 +67,7 @@ func told(t *testing.T, o changefeed.Options) string {
 	text, err := json.Marshal([]any{
 		o.Instance, o.MaxItems, o.MinLeases, o.Poll, o.Acquire, o.Renew, o.Expiration, o.Drain, o.HandlerTimeout,
 		o.Concurrency, o.OnFailure.MaxAttempts, o.OnFailure.MaxAge, o.OnFailure.MaxSetAside, o.OnFailure.HoldKeys,
+		o.Weight, o.ShareByLoad,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,13 @@ func Cut[R ~struct{ Min, Max string }](r R, n int) (parts []R) {
 	return append(parts, R{least, most})
 }
 
+// Width is the part of all hashes of version 2 that a range has, from 0 to 1.
+func Width[R ~struct{ Min, Max string }](r R) float64 {
+	width := new(big.Int).Sub(number(min(span(r).Max, hashEnd)), number(span(r).Min))
+	part, _ := new(big.Rat).SetFrac(width, number(hashEnd)).Float64()
+	return max(0, part)
+}
+
 // number reads an edge as a number of hashDigits hex digits; text that is none is 0.
 func number(edge string) *big.Int {
 	if len(edge) > hashDigits {

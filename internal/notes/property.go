@@ -17,7 +17,13 @@ const (
 	DueProperty        = "changefeed.due"   // a [Due] of a lease that was made under the lock
 	MakerProperty      = "changefeed.maker" // who had the lock then: a name for that single time
 
-	MostProperty = "changefeed.most" // of a host: how many leases it may own
+	MostProperty   = "changefeed.most"   // of a host: how many leases it may own
+	WeightProperty = "changefeed.weight" // of a host: its share of the leases, compared with those of the others
+	LeastProperty  = "changefeed.least"  // of a host: how many leases the unit should have at least
+
+	// how loaded a lease is: changes of a minute, and changes behind the feed
+	LoadProperty   = "changefeed.load"
+	ByLoadProperty = "changefeed.byload" // of a host: "yes" if it shares the leases by load
 
 	// RepairedProperty of the marker: "yes" if leases that had an owner existed when the marker was made, because
 	// somebody had deleted the previous marker.

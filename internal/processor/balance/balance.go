@@ -3,9 +3,10 @@
 // In each round every instance calls [Compute] with the instance's own view. Compute is a pure function, so instances
 // with the same view make the same plan without communication:
 //
-//   - Quotas: of P leases and W instances each receives P/W, rounded down or up. The instances with the most leases
-//     keep the larger quotas, so that no lease moves without need. If a share exceeds an instance's limit, the others
-//     share the rest; if all are full, leases stay without an owner.
+//   - Quotas: each instance receives leases in proportion to its weight, rounded down or up. The instances with the
+//     most leases keep the larger quotas, so that no lease moves without need. If a share exceeds an instance's limit,
+//     the others share the rest; if all are full, leases stay without an owner.
+//   - By load: if all instances ask for that, loads are shared instead of numbers of leases, see load.go.
 //   - Free leases go to instances below their quota, each lease to the instance with the highest rendezvous score, so
 //     that no two instances take the same lease.
 //   - An instance above its quota gives the surplus away. Only this instance can, so a planned move drains the batches
@@ -33,14 +34,22 @@ type Owner struct {
 	Instance, Epoch string
 }
 
+// Capacity says how many leases an instance should have. The zero Capacity is a weight of 1 without a limit.
+type Capacity struct {
+	Weight int  // the share of the instance, compared with the shares of the others; 0 is 1
+	Most   int  // limits the leases; 0 is no limit
+	ByLoad bool // share by load, if all other instances do the same
+}
+
 // Lease contains the parts of a lease that decide a plan.
 type Lease struct {
 	Token   string
 	Owner   Owner
 	Free    bool // can be taken: no owner, or an owner that was silent for too long
 	Stage   Stage
-	Fenced  bool // the owner has not begun yet, because the previous owner may not have stopped
-	Overdue bool // an instance should have taken or given the lease long ago
+	Fenced  bool  // the owner has not begun yet, because the previous owner may not have stopped
+	Overdue bool  // an instance should have taken or given the lease long ago
+	Load    int64 // changes per minute, and changes behind; 0 is idle or unknown
 }
 
 // Stage says whether a lease has work for an owner.
@@ -63,10 +72,10 @@ type Plan struct {
 	Unowned  int           // leases that no instance may own, because all instances are full
 }
 
-// Compute makes the plan of me, who is among the live instances. most limits the leases of an instance; an instance
-// without an entry has no limit.
-func Compute(me Owner, alive []Owner, most map[Owner]int, leases []Lease) Plan {
-	s := newShares(alive, most, leases)
+// Compute makes the plan of me, who is among the live instances. An instance without an entry in capacity has the zero
+// [Capacity].
+func Compute(me Owner, alive []Owner, capacity map[Owner]Capacity, leases []Lease) Plan {
+	s := newShares(alive, capacity, leases)
 	p := Plan{Give: map[int]Owner{}, Waiting: slices.Concat(s.free, s.orphans), Unowned: s.unowned}
 	for _, i := range s.free {
 		if to, ok := s.pickReceiver(i); ok && to == me || leases[i].Overdue && !s.isFull(me, len(p.Take)) {
@@ -101,21 +110,22 @@ func Compute(me Owner, alive []Owner, most map[Owner]int, leases []Lease) Plan {
 
 // shares says which owner has which leases, and how many each owner should have.
 type shares struct {
-	leases  []Lease
-	owners  []Owner // owners with a quota, by their names
-	foreign map[Owner]bool
-	owned   map[Owner][]int
-	free    []int
-	orphans []int // splitting leases without an owner
-	quota   map[Owner]int
-	deficit map[Owner]int // leases that an owner lacks up to its quota
-	most    map[Owner]int
-	unowned int
+	leases   []Lease
+	owners   []Owner // owners with a quota, by their names
+	foreign  map[Owner]bool
+	owned    map[Owner][]int
+	free     []int
+	orphans  []int // splitting leases without an owner
+	quota    map[Owner]int
+	deficit  map[Owner]int // leases that an owner lacks up to its quota
+	capacity map[Owner]Capacity
+	receiver map[int]Owner // by load: the next owners of leases; nil is by number
+	unowned  int
 }
 
-func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
+func newShares(alive []Owner, capacity map[Owner]Capacity, leases []Lease) *shares {
 	s := &shares{
-		leases: leases, most: most, owners: slices.Clone(alive), foreign: map[Owner]bool{},
+		leases: leases, capacity: capacity, owners: slices.Clone(alive), foreign: map[Owner]bool{},
 		owned: map[Owner][]int{},
 	}
 	counted := 0
@@ -137,6 +147,9 @@ func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Epoch, b.Epoch))
 	})
 	s.setQuotas(counted)
+	if s.isByLoad() {
+		s.shareByLoad()
+	}
 	return s
 }
 
@@ -149,16 +162,16 @@ func (s *shares) admitForeign(o Owner) {
 	}
 }
 
-// setQuotas sets the quotas: the owners with the most leases keep the larger quotas.
+// setQuotas sets the quotas. An owner whose limit is below its share leaves more to the others.
 func (s *shares) setQuotas(leases int) {
 	s.quota, s.deficit = map[Owner]int{}, map[Owner]int{}
-	byLoad := slices.Clone(s.owners)
-	slices.SortStableFunc(byLoad, func(a, b Owner) int { return cmp.Compare(len(s.owned[b]), len(s.owned[a])) })
-	for isFull := true; isFull; { // an owner whose limit is below an equal share leaves more to the others
+	open := slices.Clone(s.owners)
+	for isFull := true; isFull; {
 		isFull = false
-		byLoad = slices.DeleteFunc(byLoad, func(o Owner) bool {
-			most, limited := s.most[o]
-			if !limited || most > leases/len(byLoad) {
+		total := s.totalWeight(open)
+		open = slices.DeleteFunc(open, func(o Owner) bool {
+			most := s.capacity[o].Most
+			if most == 0 || most > leases*s.weight(o)/total {
 				return false
 			}
 			s.quota[o], isFull = most, true
@@ -166,29 +179,63 @@ func (s *shares) setQuotas(leases int) {
 			return true
 		})
 	}
-	for i, o := range byLoad {
-		s.quota[o] = leases / len(byLoad)
-		if i < leases%len(byLoad) {
-			s.quota[o]++
-		}
-	}
-	if len(byLoad) == 0 {
-		s.unowned = leases
-	}
+	s.shareByWeight(open, leases)
 	for _, o := range s.owners {
 		s.deficit[o] = max(0, s.quota[o]-len(s.owned[o]))
 	}
 }
 
+// shareByWeight sets the quotas of owners without a limit that matters: the exact shares, rounded down. Of the owners
+// whose exact share is larger, those with the most leases above their quotas receive a further lease, then those with
+// the largest fractions.
+func (s *shares) shareByWeight(owners []Owner, leases int) {
+	total, left := s.totalWeight(owners), leases
+	for _, o := range owners {
+		s.quota[o] = leases * s.weight(o) / total
+		left -= s.quota[o]
+	}
+	fraction := func(o Owner) int { return leases * s.weight(o) % total }
+	larger := slices.DeleteFunc(slices.Clone(owners), func(o Owner) bool { return fraction(o) == 0 })
+	surplus := func(o Owner) int { return max(0, len(s.owned[o])-s.quota[o]) }
+	slices.SortStableFunc(larger, func(a, b Owner) int {
+		return cmp.Or(
+			cmp.Compare(surplus(b), surplus(a)),
+			cmp.Compare(fraction(b), fraction(a)),
+			cmp.Compare(len(s.owned[b]), len(s.owned[a])),
+		)
+	})
+	for _, o := range larger[:min(left, len(larger))] {
+		s.quota[o]++
+	}
+	if len(owners) == 0 {
+		s.unowned = leases
+	}
+}
+
+// weight returns the weight of an owner.
+func (s *shares) weight(o Owner) int { return max(1, s.capacity[o].Weight) }
+
+// totalWeight returns the sum of the weights of owners.
+func (s *shares) totalWeight(of []Owner) (total int) {
+	for _, o := range of {
+		total += s.weight(o)
+	}
+	return total
+}
+
 // isFull reports whether an owner, with more further leases, has reached its limit.
 func (s *shares) isFull(o Owner, more int) bool {
-	most, limited := s.most[o]
-	return limited && len(s.owned[o])+more >= most
+	most := s.capacity[o].Most
+	return most > 0 && len(s.owned[o])+more >= most
 }
 
 // pickReceiver picks the owner with the highest score for a lease, among the owners below their quota that can take
 // leases, and counts the lease for this owner.
 func (s *shares) pickReceiver(lease int) (best Owner, ok bool) {
+	if s.receiver != nil {
+		best, ok = s.receiver[lease]
+		return best, ok
+	}
 	var top uint64
 	for _, o := range s.owners {
 		if s.deficit[o] == 0 || s.foreign[o] {
@@ -217,6 +264,12 @@ func (s *shares) preferredOwner(lease int) (best Owner) {
 
 // surplusLeases returns an owner's leases above its quota: the leases with the lowest scores.
 func (s *shares) surplusLeases(o Owner) []int {
+	if s.receiver != nil {
+		return slices.DeleteFunc(slices.Clone(s.owned[o]), func(i int) bool {
+			_, moves := s.receiver[i]
+			return !moves
+		})
+	}
 	n := len(s.owned[o]) - s.quota[o]
 	if n <= 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 
 // fleet is a world for plans: leases, and the instances that see them.
 type fleet struct {
-	most   map[Owner]int
-	leases []Lease
-	alive  []Owner
+	capacity map[Owner]Capacity
+	leases   []Lease
+	alive    []Owner
 }
 
 func newFleet(leases int, instances ...string) *fleet {
@@ -39,7 +39,7 @@ func (f *fleet) round(t interface{ Fatalf(string, ...any) }) (moves int) {
 		next[lease].Owner, next[lease].Free = to, false
 	}
 	for _, me := range f.alive {
-		p := Compute(me, f.alive, f.most, f.leases)
+		p := Compute(me, f.alive, f.capacity, f.leases)
 		for _, lease := range slices.Concat(p.Take, p.Steal) {
 			set(lease, me, me)
 		}
@@ -179,7 +179,7 @@ func TestOverdueLeasesAreAnybodys(t *testing.T) {
 	}
 	f.leases[3].Stage = Splitting
 	for _, me := range f.alive {
-		if p := Compute(me, f.alive, f.most, f.leases); len(p.Take) != 4 {
+		if p := Compute(me, f.alive, f.capacity, f.leases); len(p.Take) != 4 {
 			t.Errorf("%v took %d of 4 leases that nobody took, one of them to finish its split", me, len(p.Take))
 		}
 	}
@@ -225,11 +225,11 @@ func TestALeaseBehindAFenceStays(t *testing.T) {
 	f := newFleet(2, "a", "b")
 	f.give(2, f.alive[0])
 	f.leases[0].Fenced, f.leases[1].Fenced = true, true
-	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Give) != 0 {
+	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Give) != 0 {
 		t.Errorf("gives %v", p.Give)
 	}
 	f.leases[1].Fenced = false
-	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Give) != 1 || p.Give[1] != f.alive[1] {
+	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Give) != 1 || p.Give[1] != f.alive[1] {
 		t.Errorf("gives %v, want lease 1", p.Give)
 	}
 }
@@ -238,17 +238,17 @@ func TestALeaseBehindAFenceStays(t *testing.T) {
 func TestASurplusThatIsNotGivenIsStolen(t *testing.T) {
 	f := newFleet(4, "a", "b")
 	f.give(4, f.alive[0])
-	p := Compute(f.alive[1], f.alive, f.most, f.leases)
+	p := Compute(f.alive[1], f.alive, f.capacity, f.leases)
 	if len(p.Waiting) != 2 || p.Expected != 2 || len(p.Steal) != 0 {
 		t.Fatalf("plan %+v, want two leases expected", p)
 	}
 	for _, i := range p.Waiting {
 		f.leases[i].Overdue = true
 	}
-	if p := Compute(f.alive[1], f.alive, f.most, f.leases); len(p.Steal) != 2 || p.Expected != 0 {
+	if p := Compute(f.alive[1], f.alive, f.capacity, f.leases); len(p.Steal) != 2 || p.Expected != 0 {
 		t.Errorf("plan %+v, want two leases stolen", p)
 	}
-	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Waiting) != 0 || len(p.Give) != 2 {
+	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Waiting) != 0 || len(p.Give) != 2 {
 		t.Errorf("plan %+v, want two leases given", p)
 	}
 }
@@ -259,7 +259,7 @@ func TestASplitWithoutAnOwnerIsFinishedByOne(t *testing.T) {
 	f.leases[0].Stage = Splitting
 	finishers := 0
 	for _, me := range f.alive {
-		p := Compute(me, f.alive, f.most, f.leases)
+		p := Compute(me, f.alive, f.capacity, f.leases)
 		finishers += len(p.Take)
 		if len(p.Waiting) != 1 { // or nobody would notice that it waits for too long
 			t.Errorf("%v sees %d leases waiting, want the one that is splitting", me, len(p.Waiting))
@@ -269,7 +269,7 @@ func TestASplitWithoutAnOwnerIsFinishedByOne(t *testing.T) {
 		t.Errorf("%d instances finish the split, want 1", finishers)
 	}
 	f.give(1, Owner{"d", "dead"})
-	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Take)+len(p.Give)+len(p.Steal)+p.Expected != 0 {
+	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Take)+len(p.Give)+len(p.Steal)+p.Expected != 0 {
 		t.Errorf("plan %+v for a split that its owner works on", p)
 	}
 }
@@ -283,7 +283,7 @@ func TestASplitIsFinishedByOneOfUs(t *testing.T) {
 	}
 	finishers := 0
 	for _, me := range f.alive {
-		finishers += len(Compute(me, f.alive, f.most, f.leases).Take)
+		finishers += len(Compute(me, f.alive, f.capacity, f.leases).Take)
 	}
 	if finishers != 20 {
 		t.Errorf("%d splits of 20 are finished", finishers)
@@ -295,7 +295,7 @@ func TestALeaseThatIsSplittingCountsForNobody(t *testing.T) {
 	f := newFleet(3, "a", "b")
 	f.give(3, f.alive[0])
 	f.leases[0].Stage = Splitting
-	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Give) != 1 {
+	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Give) != 1 {
 		t.Errorf("gives %v, want one of the two leases that count", p.Give)
 	}
 }
@@ -304,7 +304,7 @@ func TestALeaseThatIsSplittingCountsForNobody(t *testing.T) {
 func TestNobodyHasNoShare(t *testing.T) {
 	f := newFleet(3, "a")
 	f.leases[0].Free, f.leases[0].Fenced = false, true
-	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Take) != 2 || len(p.Steal) != 0 {
+	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Take) != 2 || len(p.Steal) != 0 {
 		t.Errorf("plan %+v, want both leases taken that are free", p)
 	}
 }
@@ -319,7 +319,7 @@ func TestAPlanDependsOnNoOrder(t *testing.T) {
 		for range len(f.alive) {
 			f.alive = append(f.alive[1:], f.alive[0])
 			me := f.alive[2]
-			for _, i := range Compute(me, f.alive, f.most, f.leases).Take {
+			for _, i := range Compute(me, f.alive, f.capacity, f.leases).Take {
 				if other, twice := taken[i]; twice {
 					t.Errorf("%v and %v both take lease %d of %d", other, me, i, leases)
 				}
@@ -382,10 +382,10 @@ func TestLimitsAreKept(t *testing.T) {
 	} {
 		names := []string{"a", "b", "c"}[:len(c.most)]
 		f := newFleet(c.leases, names...)
-		f.most = map[Owner]int{}
+		f.capacity = map[Owner]Capacity{}
 		for i, most := range c.most {
 			if most > 0 {
-				f.most[f.alive[i]] = most
+				f.capacity[f.alive[i]] = Capacity{Most: most}
 			}
 		}
 		for range 3 {
@@ -396,7 +396,7 @@ func TestLimitsAreKept(t *testing.T) {
 		for _, o := range f.alive {
 			got = append(got, counts[o])
 		}
-		unowned := Compute(f.alive[0], f.alive, f.most, f.leases).Unowned
+		unowned := Compute(f.alive[0], f.alive, f.capacity, f.leases).Unowned
 		if sorted := slices.Sorted(slices.Values(got)); !slices.Equal(sorted, slices.Sorted(slices.Values(c.want))) ||
 			unowned != c.unowned {
 			t.Errorf("%+v: got %v, %d without an owner", c, got, unowned)

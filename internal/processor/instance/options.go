@@ -16,6 +16,8 @@ type Options struct {
 	MaxItems        int
 	MinLeases       int
 	MaxLeases       int
+	Weight          int
+	ShareByLoad     bool
 	Poll            time.Duration
 	Acquire         time.Duration
 	Renew           time.Duration

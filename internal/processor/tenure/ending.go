@@ -20,6 +20,9 @@ func (w *worker) giveUp(e instance.Ending) feed.Reason {
 	}
 	switch e.Why {
 	case feed.ReasonSplit:
+		if e.Into > 0 {
+			return w.writeParts(e.Into)
+		}
 		return w.splitLease()
 	case feed.ReasonRedundant:
 		return w.removeCovered()

@@ -35,6 +35,35 @@ import (
 // each child says until when its create has to arrive, and counts as deleted if it is late. If the store's clock was
 // set back meanwhile, such a child may count as valid: see package rank.
 
+// A lease can also be cut, though its partition has not split, because the unit should have more leases. The worker
+// then ends after step 1. The next round finds a lease of this instance without a worker, and the new worker continues
+// from step 2.
+
+// writeParts marks the lease as splitting, with n parts, unless a split has begun meanwhile.
+func (w *worker) writeParts(n int) feed.Reason {
+	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
+	defer cancel()
+	w.dispatcher.Freeze() // the children begin at the stored position
+	if err := w.keeper.storeWith(ctx, func(lease *feed.Record) {
+		if lease.State == feed.StateLive {
+			markSplitting(lease, lease.Range.Cut(n))
+		}
+	}); err != nil {
+		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("cut: %w", err))
+		return feed.ReasonLost
+	}
+	if _, stopping := w.in.Claims.All(); stopping { // there is no next round
+		return w.writeNextOwner(instance.Ending{Why: feed.ReasonSplit})
+	}
+	return feed.ReasonSplit
+}
+
+// markSplitting marks a lease as splitting, with its parts.
+func markSplitting(lease *feed.Record, parts []feed.Range) {
+	lease.State = feed.StateSplitting
+	records.SetProperty(lease, notes.PartsProperty, keyspace.Join(parts))
+}
+
 // splitLease replaces the lease by leases of the parts, continuing where an earlier owner stopped.
 func (w *worker) splitLease() feed.Reason {
 	for failures := 1; w.held.Ending().None(); failures++ {
@@ -115,8 +144,7 @@ func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []fee
 	}
 	w.dispatcher.Freeze() // the children begin at the parent's stored position, which must not move any more
 	err = w.keeper.storeWith(ctx, func(lease *feed.Record) {
-		lease.State = feed.StateSplitting
-		records.SetProperty(lease, notes.PartsProperty, keyspace.Join(parts))
+		markSplitting(lease, parts)
 		parent = *lease
 	})
 	return parent, parts, err
@@ -154,6 +182,7 @@ func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.
 		Timestamp: instance.Timestamp(), Properties: parent.Properties,
 	}
 	records.SetProperty(&child, notes.PartsProperty, "")
+	shareLoad(&child, parent)
 	records.SetGeneration(&child, records.GenerationOf(parent)+1)
 	records.BeginTerm(&child)
 	until, err := w.keeper.ownedUntil(ctx)

@@ -21,6 +21,7 @@ type worker struct {
 	held       *instance.Held
 	keeper     *keeper
 	dispatcher *dispatch.Dispatcher
+	meter      *meter     // nil if the unit does not share by load
 	ahead      *readAhead // nil if no page is read ahead
 	crashed    bool       // the last owner has ended unexpectedly
 	polls      bool       // the source cannot wait
@@ -45,6 +46,13 @@ func newWorker(in *instance.Instance, lease feed.Record, started time.Time, cras
 	w := &worker{in: in, held: held, keeper: newKeeper(in, held, started), crashed: crashed}
 	w.dispatcher = dispatch.New(in, held, w.keeper.store)
 	w.keeper.fill, w.keeper.saved = w.dispatcher.Fill, w.dispatcher.Written
+	if in.Options.ShareByLoad {
+		w.meter = newMeter()
+		w.keeper.fill = func(lease *feed.Record) dispatch.Mark {
+			w.meter.writeTo(lease)
+			return w.dispatcher.Fill(lease)
+		}
+	}
 	held.Status, held.Requests = w.status, w.dispatcher.Requests()
 	return w
 }
@@ -109,6 +117,7 @@ func (w *worker) readAndDeliver() instance.Ending {
 		case !e.None():
 			return e
 		case len(page.Changes) == 0:
+			w.measure(page, 0)
 			w.idle++
 			w.lookAhead(page)
 			if w.dispatcher.Pass(page.Next, w.omitted, true) {
@@ -120,8 +129,10 @@ func (w *worker) readAndDeliver() instance.Ending {
 		w.idle, w.tooFar = 0, time.Time{}
 		// Read the next pages while the handler has this page.
 		w.readAhead(page)
-		read := len(page.Changes)
-		if page.Changes = w.in.Wanted(page.Changes); len(page.Changes) == 0 {
+		read, whole := len(page.Changes), page
+		page.Changes = w.in.Wanted(page.Changes)
+		w.measure(whole, len(page.Changes))
+		if len(page.Changes) == 0 {
 			w.omitted += read
 			w.dispatcher.Pass(page.Next, 0, false)
 			continue
@@ -130,6 +141,13 @@ func (w *worker) readAndDeliver() instance.Ending {
 		if e := w.dispatcher.Deliver(page); !e.None() {
 			return e
 		}
+	}
+}
+
+// measure measures the load of the lease, if the instances share the leases by load.
+func (w *worker) measure(page feed.Page, wanted int) {
+	if w.meter != nil {
+		w.meter.see(page, wanted)
 	}
 }
 

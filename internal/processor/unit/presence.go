@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
@@ -47,8 +46,8 @@ func (p *presence) writePresence(ctx context.Context) error {
 	record.Owner, record.Epoch = p.in.Me.Instance, p.in.Me.Epoch
 	record.Expiration = min(p.in.Options.Renew*5/2, p.in.Options.Expiration)
 	record.TTL = 2 * p.in.Options.Expiration
-	if most := p.in.Options.MaxLeases; most > 0 {
-		records.SetProperty(&record, notes.MostProperty, notes.PlainNumber(int64(most)))
+	for name, text := range sharing(&p.in.Options) {
+		records.SetProperty(&record, name, text)
 	}
 	record.Timestamp = instance.Timestamp()
 	got, err := p.putRecord(ctx, record)

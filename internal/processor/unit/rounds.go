@@ -128,6 +128,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
 	b.obeyPauses(ctx, s.leases)
+	b.cutLeases(s)
 	done.Given = b.giveAway(s)
 	done.Unowned = s.plan.Unowned
 	if done.Unowned > 0 {

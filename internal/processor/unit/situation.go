@@ -6,15 +6,17 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/balance"
+	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // situation is the view at the beginning of a round, and the resulting plan.
 type situation struct {
-	leases []feed.Record   // valid leases, with different ranges
-	alive  []balance.Owner // instances that show presence, including this one
-	most   map[balance.Owner]int
-	plan   balance.Plan // contains indexes of leases
+	leases   []feed.Record   // valid leases, with different ranges
+	alive    []balance.Owner // instances that show presence, including this one
+	capacity map[balance.Owner]balance.Capacity
+	least    int          // the number of leases for which some instance asks
+	plan     balance.Plan // contains indexes of leases
 }
 
 // pick returns the leases with some indexes.
@@ -38,18 +40,13 @@ func (b *balancer) situation() situation {
 	}
 	b.planned = b.in.View.Now()
 	// This instance counts as alive even if the presence record is not written or listed yet.
-	s := situation{leases: good, alive: []balance.Owner{b.in.Me}, most: map[balance.Owner]int{}}
-	if b.in.Options.MaxLeases > 0 {
-		s.most[b.in.Me] = b.in.Options.MaxLeases
-	}
+	s := situation{leases: good, capacity: map[balance.Owner]balance.Capacity{}}
+	s.admit(b.in.Me, sharing(&b.in.Options))
 	for _, host := range b.in.View.Kind(feed.KindHost) {
 		alive := host.Err == nil && host.State == feed.StateLive &&
 			b.planned.Sub(host.Updated) <= host.Expiration+records.ClockGrain
 		if alive && records.OwnerOf(host) != b.in.Me {
-			s.alive = append(s.alive, records.OwnerOf(host))
-			if most := notes.Number(host.Properties, notes.MostProperty); most > 0 {
-				s.most[records.OwnerOf(host)] = int(most)
-			}
+			s.admit(records.OwnerOf(host), host.Properties)
 		}
 	}
 	leases, pauses := make([]balance.Lease, len(good)), b.in.View.Pauses()
@@ -57,13 +54,41 @@ func (b *balancer) situation() situation {
 		fenced := lease.Fence.After(b.planned)
 		leases[i] = balance.Lease{
 			Token: lease.Token, Owner: records.OwnerOf(lease), Stage: stageOf(lease, pauses),
-			Fenced: fenced, Overdue: b.isOverdue(lease),
+			Fenced: fenced, Overdue: b.isOverdue(lease), Load: notes.Number(lease.Properties, notes.LoadProperty),
 			Free: lease.Free() && !fenced || !lease.Free() &&
 				records.IsExpired(lease, b.planned, b.in.Options.Expiration),
 		}
 	}
-	s.plan = balance.Compute(b.in.Me, s.alive, s.most, leases)
+	s.plan = balance.Compute(b.in.Me, s.alive, s.capacity, leases)
 	return s
+}
+
+// sharing returns the options by which the instances share the leases, as properties of a presence. A default is no
+// property, because older versions write none.
+func sharing(o *instance.Options) map[string]string {
+	properties := map[string]string{}
+	for name, n := range map[string]int{
+		notes.MostProperty: o.MaxLeases, notes.LeastProperty: o.MinLeases, notes.WeightProperty: o.Weight,
+	} {
+		if n > 1 || n == 1 && name == notes.MostProperty {
+			properties[name] = notes.PlainNumber(int64(n))
+		}
+	}
+	if o.ShareByLoad {
+		properties[notes.ByLoadProperty] = "yes"
+	}
+	return properties
+}
+
+// admit adds an instance with the properties of its presence.
+func (s *situation) admit(o balance.Owner, properties map[string]string) {
+	number := func(name string) int { return int(notes.Number(properties, name)) }
+	s.alive = append(s.alive, o)
+	s.capacity[o] = balance.Capacity{
+		Weight: number(notes.WeightProperty), Most: number(notes.MostProperty),
+		ByLoad: properties[notes.ByLoadProperty] != "",
+	}
+	s.least = max(s.least, number(notes.LeastProperty))
 }
 
 // stageOf returns the stage of a lease in a plan.

@@ -30,6 +30,59 @@ func TestTheGridHasAtLeastMinLeases(t *testing.T) {
 	}
 }
 
+// While a lease is splitting, or a listing has a hole, the number of leases is about to change.
+func TestNoCutIsPlannedWhileLeasesAreReplaced(t *testing.T) {
+	var leases []feed.Record
+	for _, r := range feed.FullRange().Cut(3) {
+		leases = append(leases, feed.Record{Kind: feed.KindLease, Range: r})
+	}
+	if !isTiled(leases) {
+		t.Errorf("leases %v do not tile the key space", leases)
+	}
+	splitting := slices.Clone(leases)
+	splitting[1].State = feed.StateSplitting
+	for what, leases := range map[string][]feed.Record{
+		"splitting": splitting, "without the first": leases[1:], "without the last": leases[:2],
+		"with a hole": {leases[0], leases[2]}, "none": nil,
+	} {
+		if isTiled(leases) {
+			t.Errorf("%s: leases %v tile the key space", what, leases)
+		}
+	}
+}
+
+// Only a lease at work is cut, by its owner: behind a fence the parts would begin while an earlier owner may work.
+func TestOnlyALeaseAtWorkIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			what string
+			edit func(*feed.Record)
+			want int
+		}{
+			{"at work", func(*feed.Record) {}, 1},
+			{"behind a fence", func(l *feed.Record) { l.Fence = time.Now().Add(time.Minute) }, 0},
+			{"of another owner", func(l *feed.Record) { l.Epoch = "other" }, 0},
+			{"of version 0", func(l *feed.Record) { l.Version = 0 }, 0},
+		} {
+			u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
+			lease := feed.Record{
+				Kind: feed.KindLease, Version: 1, Range: feed.FullRange(), Owner: u.in.Me.Instance,
+				Epoch: u.in.Me.Epoch,
+			}
+			c.edit(&lease)
+			held := u.in.Hold(lease)
+			u.in.Claims.Claim(lease.Range)
+			u.in.Claims.Begin(held)
+			u.balancer.planned = time.Now()
+			got := u.balancer.cutLeases(situation{leases: []feed.Record{lease}, least: 2})
+			if got != c.want || (held.Ending().Into == 2) != (c.want == 1) {
+				t.Errorf("a lease %s: %d are cut, %+v, want %d", c.what, got, held.Ending(), c.want)
+			}
+			held.Lose(feed.ErrLeaseLost)
+		}
+	})
+}
+
 // An overlap is reported when a later listing has it, too.
 func TestAnOverlapIsReportedWhenItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -100,7 +100,20 @@ func (w *world) optionsOf(i *instance) changefeed.Options {
 		o.CheckpointItems = every
 	}
 	w.weather.drawIntervals(w.rng, &o)
+	w.drawSharing(&o)
 	return o
+}
+
+// drawSharing draws how a process shares the leases. Processes with one name have one weight. A process that begins
+// later may ask for more leases, or for fewer, than the unit has.
+func (w *world) drawSharing(o *changefeed.Options) {
+	if w.weather.finer && w.sharing.IntN(2) == 0 {
+		o.MinLeases = w.sharing.IntN(14)
+	}
+	if w.weather.weights && w.weights[o.Instance] == 0 {
+		w.weights[o.Instance] = 1 + w.sharing.IntN(4)
+	}
+	o.Weight, o.ShareByLoad = w.weights[o.Instance], w.weather.loads
 }
 
 // The defaults of [changefeed.Options].

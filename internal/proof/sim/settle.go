@@ -156,11 +156,26 @@ func (w *world) finalChecks() {
 	if at != "FF" {
 		w.ledger.fail("leases end at %q", at)
 	}
-	alive := len(w.living())
-	low, high := len(lags)/alive, (len(lags)+alive-1)/alive
+	w.checkShares(owned, len(lags))
+}
+
+// checkShares checks how many leases there are, and that each owner has its share of them, rounded down or up.
+func (w *world) checkShares(owned map[string]int, leases int) {
+	total := 0
+	for _, i := range w.living() {
+		total += max(1, i.opts.Weight)
+		if leases < i.opts.MinLeases {
+			w.ledger.fail("balance: %d leases, and %s asks for %d", leases, i, i.opts.MinLeases)
+		}
+	}
+	if w.weather.loads { // the number of leases says nothing
+		return
+	}
 	for owner, n := range owned {
-		if n < low || n > high {
-			w.ledger.fail("balance: %s has %d of %d leases, %d instances", owner, n, len(lags), alive)
+		name, _, _ := strings.Cut(owner, "/")
+		share := leases * max(1, w.weights[name])
+		if n < share/total || n > (share+total-1)/total {
+			w.ledger.fail("balance: %s has %d of %d leases, want %d/%d", owner, n, leases, share, total)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -336,7 +337,8 @@ func (s *steerer) must(what string, wants func(feed.Range, feed.Position) string
 		if err == nil {
 			return steps
 		}
-		again := errors.Is(err, errNetwork) || errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrOverlap)
+		again := errors.Is(err, errNetwork) || errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrOverlap) ||
+			strings.Contains(err.Error(), "try again in a moment") // the lease is being split
 		if !again {
 			break
 		}

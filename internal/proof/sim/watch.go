@@ -98,14 +98,15 @@ func (w *world) listStarving() (found []string) {
 	leases := w.ledger.countLeases(paused)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now, hosts := time.Now(), 0
+	now, hosts, total := time.Now(), 0, 0
 	for _, i := range w.all {
 		if i.stopped.IsZero() || now.Sub(i.stopped) < patience {
 			hosts++
+			total += max(1, i.opts.Weight)
 		}
 	}
 	for _, i := range w.alive {
-		if i.held > 0 || leases < hosts || i.sound.After(now) || !w.isReady() {
+		if i.held > 0 || leases*max(1, i.opts.Weight) < total || i.sound.After(now) || !w.isReady() {
 			i.hungry = now
 		}
 		if from := later(later(i.hungry, i.sound), w.resumed); now.Sub(from) > patience {

@@ -19,6 +19,9 @@ type weather struct {
 	rooms    int  // partitions that the lease container begins with; it splits and merges if there are several
 	foreign  bool // .NET hosts are in the unit
 	steered  bool // an operator pauses, resumes and resets leases
+	finer    bool // instances differ in how many leases they ask for
+	weights  bool // instances differ in their shares
+	loads    bool // leases are shared by their loads
 	removal  removal
 	ambushes []ambush
 
@@ -79,6 +82,9 @@ func newWeather(seed uint64, hasLetters bool) weather {
 	}
 	// From another generator, so that the seeds of other worlds keep their meaning. .NET hosts take paused leases.
 	y.steered = rand.New(rand.NewPCG(seed, 4)).IntN(3) == 0 && !y.foreign
+	sharing := rand.New(rand.NewPCG(seed, 6))
+	y.finer, y.weights = sharing.IntN(2) == 0 && !y.foreign, sharing.IntN(3) == 0
+	y.loads = sharing.IntN(3) == 0 && !y.weights
 	return y
 }
 

@@ -5,7 +5,8 @@
 // after their callers gave up, replies later than a lease is trusted, intervals that differ among instances, no right
 // to delete, records that an operator deletes, clocks that step, a lease container of several partitions that split and
 // merge, hosts of the .NET processor, operators who pause, resume, reset and restore leases and die in the middle of
-// that, and ambushes: something that happens to a process or to its partition at one point of one call.
+// that, instances with different weights, instances that ask for more leases or fewer, and ambushes: something that
+// happens to a process or to its partition at one point of one call.
 //
 // What the world does follows from one seed; what the processors make of it also depends on
 // their own random epochs and on the scheduler, so a seed that fails tells its story
@@ -23,7 +24,7 @@
 //   - no lease with changes, and no instance, is left without its turn while its process is sound
 //   - Run returns within four times Options.Drain, and leaves no goroutine behind
 //   - within two rounds of the last fault the leases tile the key space; then the lag goes to
-//     zero and the leases are shared evenly
+//     zero, the leases are shared by the weights of the instances, and are as many as an instance asks for
 package sim
 
 import (
@@ -53,6 +54,8 @@ type world struct {
 	rng     *rand.Rand // of the chaos goroutine
 	bug     Bug
 	weather weather
+	sharing *rand.Rand     // of the chaos goroutine: how the instances share the leases
+	weights map[string]int // of the instances, by their names
 
 	mode      feed.Mode
 	start0    feed.Start
@@ -154,7 +157,7 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed, hasLetters), push: rng.IntN(2) == 0, keys: 3 +
 			rng.IntN(20),
 		box: &box{letters: map[string]feed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}),
-		diceSeed: rand.New(rand.NewPCG(seed, 2)),
+		diceSeed: rand.New(rand.NewPCG(seed, 2)), sharing: rand.New(rand.NewPCG(seed, 7)), weights: map[string]int{},
 	}
 	w.trouble.mended = map[feed.PartitionKey]bool{}
 	w.drawUnit()
