@@ -208,6 +208,49 @@ func TestARestoreThatFailedInTheMiddleGoesOn(t *testing.T) {
 	}
 }
 
+// Of two restores that make a unit at once, the second says what is going on, and has changed nothing.
+func TestTwoRestoresDoNotMakeAUnitAtOnce(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		w.fill(5)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		s, ours := w.snapshot(w.leases), w.unit("ours")
+		store := &hookedStore{Leases: ours}
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			store.create = ours.Create
+			if _, err := admin.Open(w.orders, ours, admin.Options{}).Restore(ctx, s); err != nil {
+				t.Error(err)
+			}
+			return ours.Create(ctx, l)
+		}
+		steps, err := admin.Open(w.orders, store, admin.Options{}).Restore(t.Context(), s)
+		if !errors.Is(err, feed.ErrConflict) || !strings.Contains(err.Error(), "another restore makes this unit") {
+			t.Errorf("got %v, want a conflict that names the other restore", err)
+		}
+		for _, step := range steps {
+			if step.Done {
+				t.Errorf("step %v is done, want none", step)
+			}
+		}
+	})
+}
+
+// A snapshot with a value of a wrong type is refused in the words of JSON, with the name of the field.
+func TestAWrongTypeInASnapshotIsNamedInJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		`[]`:                          "the text is a JSON array: want an object",
+		`{"leases":{}}`:               "leases is a JSON object: want an array",
+		`{"leases":[{"range":5}]}`:    "leases.range is a JSON number: want a string",
+		`{"changefeed_snapshot":"1"}`: "changefeed_snapshot is a JSON string: want a number",
+	} {
+		_, err := admin.ReadSnapshot(strings.NewReader(text))
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
 // Leases that no snapshot has made are not taken for a part of a new unit.
 func TestANewUnitIsNotMadeOverOtherLeases(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {

@@ -129,6 +129,52 @@ func TestManyLeasesAreResetAtOnce(t *testing.T) {
 	})
 }
 
+// All leases share one listing. A lease that somebody writes after the listing is listed again, and reset all the same.
+func TestALeaseThatIsWrittenMeanwhileIsReset(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), MinLeases: 8})
+		w.fill(20)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		store := &hookedStore{Leases: w.leases}
+		lists, written := 0, false
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
+			lists++
+			return w.leases.List(ctx)
+		}
+		var mu sync.Mutex
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if l.Kind == feed.KindLease && !written {
+				written = true
+				for _, other := range w.records(feed.KindLease) {
+					if other.ID == l.ID {
+						if _, err := w.leases.Update(ctx, other); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			}
+			return w.leases.Update(ctx, l)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		steps, err := admin.Open(w.orders, store, admin.Options{}).Reset(ctx, admin.All(), feed.FromBeginning())
+		if err != nil || len(steps) != 8 || !written {
+			t.Fatalf("%d steps, %v, written: %v", len(steps), err, written)
+		}
+		for _, step := range steps {
+			if l, ok := w.record(step.Lease.ID); !ok || l.Position != step.To || !step.Done {
+				t.Errorf("lease %s is at %s, want %s", step.Lease.Token, l.Position, step.To)
+			}
+		}
+		if lists > 3 { // the first, that of the written lease, and that of the history
+			t.Errorf("the leases were listed %d times", lists)
+		}
+	})
+}
+
 // A call that ends before all leases are reset says how many are left.
 func TestAResetThatEndsEarlySaysHowManyAreLeft(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -36,7 +36,12 @@ func (u *Unit) create(ctx context.Context, v *records.View, s *Snapshot, places 
 func (u *Unit) createLeases(ctx context.Context, v *records.View, missing []feed.Record, steps []Step) error {
 	for i, lease := range missing {
 		stamp(&lease)
-		if _, err := v.CreateAnew(ctx, lease); err != nil {
+		_, err := v.CreateAnew(ctx, lease)
+		if errors.Is(err, feed.ErrConflict) {
+			return fmt.Errorf("%w: lease %s has been made meanwhile: another restore makes this unit, or an instance has "+
+				"started: wait until it is done, look at the leases, and restore again", feed.ErrConflict, lease.Token)
+		}
+		if err != nil {
 			return fmt.Errorf("create lease %s: %w", lease.Token, err)
 		}
 		steps[i].Done = true

@@ -147,17 +147,17 @@ func (u *Unit) resetEach(ctx context.Context, action Action, s Selection,
 	if u.options.DryRun {
 		return steps, nil
 	}
-	return steps, u.record(ctx, action, s.of, steps, u.resetAll(ctx, steps, on))
+	return steps, u.record(ctx, action, s.of, steps, u.resetAll(ctx, v, steps, on))
 }
 
 // resetsAtOnce is how many owners are asked at the same time.
 const resetsAtOnce = 16
 
 // resetAll resets leases, and returns the first error. Other leases are reset all the same.
-func (u *Unit) resetAll(ctx context.Context, steps []Step, on int64) error {
+func (u *Unit) resetAll(ctx context.Context, v *records.View, steps []Step, on int64) error {
 	errs := make([]error, len(steps))
 	parallel.Each(ctx, len(steps), resetsAtOnce, func(i int) {
-		errs[i] = u.resetLease(ctx, steps[i], on)
+		errs[i] = u.resetLease(ctx, v, steps[i], on)
 		steps[i].Done = errs[i] == nil
 	})
 	first, left := -1, 0
@@ -179,11 +179,16 @@ func (u *Unit) resetAll(ctx context.Context, steps []Step, on int64) error {
 	return fmt.Errorf("%d of %d leases are not reset, lease %s: %w", left, len(steps), steps[first].Lease.Token, err)
 }
 
-// resetLease gives a lease its position: by its owner, or here if nobody works on the lease. on orders the resets.
-func (u *Unit) resetLease(ctx context.Context, step Step, on int64) error {
+// resetLease gives a lease its position: by its owner, or here if nobody works on the lease. on orders the resets. The
+// first try needs no listing but the one that all leases share: a lease that was written since has another ETag. With a
+// listing for each lease, the price would grow with the square of their number.
+func (u *Unit) resetLease(ctx context.Context, listed *records.View, step Step, on int64) error {
 	by := notes.LastReset{On: on, Caller: rand.Text()}
 	return until(ctx, func() (bool, string, error) {
-		v, err := u.list(ctx)
+		v, err := listed, error(nil)
+		if listed = nil; v == nil {
+			v, err = u.list(ctx)
+		}
 		if err != nil {
 			return false, "", err
 		}

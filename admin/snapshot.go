@@ -1,11 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -165,7 +167,12 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
 	var s Snapshot
-	if err := d.Decode(&s); err != nil {
+	err := d.Decode(&s)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, fmt.Errorf("%w: this is no snapshot: %s is a JSON %s: want %s", feed.ErrBadRequest,
+			cmp.Or(wrong.Field, "the text"), wrong.Value, jsonName(wrong.Type.Kind()))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: this is no snapshot: %w", feed.ErrBadRequest, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -181,6 +188,19 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 		return nil, err
 	}
 	return &s, nil
+}
+
+// jsonName returns the name of a kind of Go values in JSON.
+func jsonName(of reflect.Kind) string {
+	switch of {
+	case reflect.Slice:
+		return "an array"
+	case reflect.Int:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	}
+	return "an object"
 }
 
 // mode returns the mode of the positions.

@@ -10,10 +10,7 @@ import (
 // TortureReport is what [Torture] fails its test with, for tests of handlers that it must refuse.
 func TortureReport[E any](t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Handler, func() E)) string {
 	t.Helper()
-	return torture(t, o, func(t *testing.T) (feed.Handler, func() any) {
-		handler, effects := start(t)
-		return handler, func() any { return effects() }
-	})
+	return torture(t, o, withoutType(start))
 }
 
 // CauseOf returns why the context of a tortured handler has ended, without a look that could end it.

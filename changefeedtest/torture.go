@@ -127,10 +127,7 @@ func tortureChanges() (all []feed.Change) {
 // the processor's options. Do not call Torture in a bubble.
 func Torture[E any](t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Handler, func() E)) {
 	t.Helper()
-	report := torture(t, o, func(t *testing.T) (feed.Handler, func() any) {
-		handler, effects := start(t)
-		return handler, func() any { return effects() }
-	})
+	report := torture(t, o, withoutType(start))
 	if report != "" {
 		t.Error(report)
 	}
@@ -139,7 +136,29 @@ func Torture[E any](t *testing.T, o TortureOptions, start func(t *testing.T) (fe
 // PerInstance returns a handler for [Torture] that is made anew for each instance, as by a process that starts. So what
 // the handler keeps in memory is gone after a crash, and two instances do not share it. If you return a plain handler,
 // all instances share it.
-func PerInstance(start func() feed.Handler) feed.Handler { return &perInstance{start(), start} }
+func PerInstance(start func() feed.Handler) feed.Handler {
+	if start == nil {
+		return &perInstance{} // which Torture refuses
+	}
+	return &perInstance{start(), start}
+}
+
+// withoutType returns start with effects of any type, and nil for what is nil.
+func withoutType[E any](start func(t *testing.T) (feed.Handler, func() E)) func(*testing.T) (feed.Handler, func() any) {
+	if start == nil {
+		return nil
+	}
+	return func(t *testing.T) (feed.Handler, func() any) {
+		handler, effects := start(t)
+		if each, ok := handler.(*perInstance); ok && each.Handler == nil {
+			handler = nil
+		}
+		if effects == nil {
+			return handler, nil
+		}
+		return handler, func() any { return effects() }
+	}
+}
 
 // perInstance is the first handler, and makes others.
 type perInstance struct {
@@ -153,6 +172,9 @@ func torture(t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Hand
 	o, err := o.withDefaults()
 	if err != nil {
 		return err.Error()
+	}
+	if start == nil {
+		return "start is nil: want a function that returns a handler, and a function that reports the handler's effects"
 	}
 	p := &prober{t: t, o: o, start: start, failed: t.Failed()}
 	clean := p.runPlan(plan{changes: o.Changes, isCalm: true})

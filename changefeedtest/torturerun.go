@@ -31,6 +31,7 @@ const (
 	ignoresContext problem = "it ignores the end of its context"
 	leavesBehind   problem = "it leaves a goroutine behind"
 	standsStill    problem = "it stands still"
+	startsNothing  problem = "start has returned nil"
 )
 
 // outcome is what a run has shown.
@@ -165,7 +166,14 @@ func (r *tortureRun) deliver(t *testing.T) {
 	defer cancel()
 	r.ctx, r.bubble = ctx, bubbleOf(ownStack())
 	r.first, r.effects = r.prober.start(t)
-	if t.Failed() {
+	switch {
+	case t.Failed():
+		return
+	case r.first == nil:
+		r.fail(startsNothing, "The handler is nil: want a handler, or PerInstance with a function that makes handlers.")
+		return
+	case r.effects == nil:
+		r.fail(startsNothing, "The function that reports effects is nil: want one, because effects are compared.")
 		return
 	}
 	r.begin()

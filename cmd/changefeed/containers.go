@@ -76,13 +76,19 @@ func (p *placeFlags) wholeAddress(cmd *cobra.Command, args []string) (place.Addr
 	return p.containerAddress(cmd, args)
 }
 
+// containerTable returns the rows of containers for people.
+func containerTable(all []items.Container) [][]string {
+	table := [][]string{items.Heading}
+	for _, c := range all {
+		table = append(table, c.Row())
+	}
+	return table
+}
+
 // writeContainers writes containers.
 func writeContainers(out *report.Report, all []items.Container) error {
 	if out.ForPeople() {
-		table := [][]string{items.Heading}
-		for _, c := range all {
-			table = append(table, c.Row())
-		}
+		table := containerTable(all)
 		_, err := io.WriteString(out.Out, terminal.Table(table, terminal.Of(out.Out).Room()))
 		return err
 	}

@@ -27,6 +27,8 @@ type exportOptions struct {
 	selection
 	system  bool
 	wrecked bool
+	to      string // file; empty is standard output
+	restart bool
 	report  *report.Report
 }
 
@@ -41,6 +43,11 @@ func exportCommand() *cobra.Command {
 unless you set --system. The documents of one partition key come in the order of their last writes, so that import
 makes the same container of them. The output is JSON with any -o.
 
+With --to the documents are written into a file. If such an export was interrupted, start it again with the same
+file, container and selection: it goes on where it stopped. A document that was written since may be in the file twice,
+as it was and as it is. Until the export is done, FILE.mark says how far it has come. Into standard output an export
+always begins anew.
+
 With --salvage the store may be damaged, and the directory is not changed. What can still be read is written. What
 cannot be read is listed on standard error, by file and by document. Without --container the documents of all
 containers are written, each as {"container":NAME,"document":{…}}. With --container nothing is said of others, except
@@ -50,12 +57,19 @@ they are not listed. If something may be missing or old, the exit code is 1.`,
 		Example: `  changefeed export --db data --container restaurants > restaurants.ndjson
   changefeed export --db data --container restaurants --key CF24 | jq .name
   changefeed export docstore:data#orders --key '["tenant 1", 5]' --system
+  changefeed export cosmos:shop/orders --to orders.ndjson
   changefeed export --salvage --db data > left.ndjson
   changefeed export cosmos:shop/orders > orders.ndjson`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A damaged store cannot be opened, so salvage parses the arguments itself.
 			if o.wrecked {
 				return o.salvageDocuments(cmd, args)
+			}
+			switch {
+			case o.to == "-":
+				return usage.Flag("to", "-", "the path of a file; without --to the output is standard output")
+			case o.restart && o.to == "":
+				return usage.Error{Err: errors.New("--to is missing: want the file that --restart overwrites")}
 			}
 			return o.withContainer(cmd, args, func(c *place.Container) error {
 				return o.exportDocuments(cmd.Context(), c)
@@ -69,7 +83,10 @@ they are not listed. If something may be missing or old, the exit code is 1.`,
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	cmd.Flags().BoolVar(&o.wrecked, "salvage", false,
 		"write what can be read of a damaged store, and list what cannot")
+	cmd.Flags().StringVar(&o.to, "to", "", "`file` to write into, from where an interrupted export has stopped")
+	cmd.Flags().BoolVar(&o.restart, "restart", false, "overwrite the file of --to, and begin anew")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
+	cmd.MarkFlagsMutuallyExclusive("salvage", "to")
 	return cmd
 }
 
@@ -81,6 +98,7 @@ func (o *exportOptions) documentOptions() unload.Options {
 // exported is the summary of an export.
 type exported struct {
 	Documents int64   `json:"documents" about:"number of documents"`
+	Before    int64   `json:"before" about:"how many of them an interrupted export had written before, see --to"`
 	Seconds   float64 `json:"seconds" about:"how long the export took"`
 }
 
@@ -93,24 +111,37 @@ var exportKind = report.Kind{
 }
 
 // exportDocuments writes the documents of a container, and a summary.
-func (o *exportOptions) exportDocuments(ctx context.Context, c *place.Container) error {
+func (o *exportOptions) exportDocuments(ctx context.Context, c *place.Container) (err error) {
 	chosen, begun := o.documentOptions(), time.Now()
-	err := o.showProgress(c.Address.Name(), unload.Count(ctx, c.Source, chosen), chosen, func() error {
-		return unload.Documents(ctx, c.Source, o.report.Out, chosen)
-	})
-	if err != nil || o.report.Quiet {
-		return interruptedExport(ctx, chosen, o.blame(err))
+	write := func() error { return unload.Documents(ctx, c.Source, o.report.Out, chosen) }
+	before := int64(0)
+	if o.to != "" {
+		var f *unload.File
+		if f, err = unload.OpenFile(o.to, c, chosen, o.restart); err != nil {
+			return err
+		}
+		defer func() { err = cmp.Or(err, f.Close()) }()
+		before, write = f.Before, func() error { return f.WriteDocuments(ctx, c.Source, chosen) }
 	}
-	done := exported{chosen.Count.Load(), time.Since(begun).Seconds()}
+	err = o.showProgress(c.Address.Name(), unload.Count(ctx, c.Source, chosen), chosen, write)
+	if err != nil || o.report.Quiet {
+		return o.unfinished(ctx, chosen, o.blame(err))
+	}
+	done := exported{chosen.Count.Load(), before, time.Since(begun).Seconds()}
 	return o.report.Aside(done, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "exported %s in %.2f s\n", terminal.Count(done.Documents, "document"), done.Seconds)
+		earlier := ""
+		if before > 0 {
+			earlier = fmt.Sprintf(", %s of them before", terminal.Number(before))
+		}
+		_, err := fmt.Fprintf(w, "exported %s in %.2f s%s\n", terminal.Count(done.Documents, "document"), done.Seconds,
+			earlier)
 		return err
 	})
 }
 
 // showProgress shows the progress of an export. On a terminal the documents themselves show the progress.
 func (o *exportOptions) showProgress(what string, total int64, chosen unload.Options, f func() error) error {
-	if terminal.Of(o.report.Out).Width != nil {
+	if o.to == "" && terminal.Of(o.report.Out).Width != nil {
 		return f()
 	}
 	return o.report.During(what, report.Documents, func() report.State {
@@ -118,13 +149,21 @@ func (o *exportOptions) showProgress(what string, total int64, chosen unload.Opt
 	}, f)
 }
 
-// interruptedExport says what remains undone, if the user has interrupted an export.
-func interruptedExport(ctx context.Context, chosen unload.Options, err error) error {
-	if err == nil || ctx.Err() == nil {
-		return err
+// unfinished says what remains undone after an error, and how to go on.
+func (o *exportOptions) unfinished(ctx context.Context, chosen unload.Options, err error) error {
+	written := terminal.Count(chosen.Count.Load(), "document")
+	switch isInterrupted := ctx.Err() != nil; {
+	case err == nil:
+		return nil
+	case o.to != "" && isInterrupted:
+		return fmt.Errorf("interrupted after %s, which are in %s; the same command goes on there", written, o.to)
+	case o.to != "":
+		return fmt.Errorf("%w; %s are in %s, and the same command goes on there", err, written, o.to)
+	case isInterrupted:
+		return fmt.Errorf("interrupted after %s, the last of them whole; the same command begins anew; an export with "+
+			"--to FILE goes on", written)
 	}
-	return fmt.Errorf("interrupted after %s, the last of them whole; the same command begins anew",
-		terminal.Count(chosen.Count.Load(), "document"))
+	return err
 }
 
 // salvageDocuments writes the remaining documents of a container, or of all containers, in a damaged store, and then
@@ -145,7 +184,7 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 		if errors.Is(err, fs.ErrNotExist) {
 			err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of a store to salvage", dir)}
 		}
-		return interruptedExport(cmd.Context(), chosen, err)
+		return o.unfinished(cmd.Context(), chosen, err)
 	}
 	return cmp.Or(o.report.Aside(left.Line(), left.WriteLosses), left.Err())
 }

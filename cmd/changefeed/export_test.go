@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unload"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -48,6 +51,33 @@ func TestWhatLongWorkSaysHasASchema(t *testing.T) {
 	for _, kind := range []string{"export", "progress", "notice", "error"} {
 		if !strings.Contains(string(schema), `"const": "`+kind+`"`) {
 			t.Errorf("the schema lacks the kind %s", kind)
+		}
+	}
+}
+
+// Who interrupts an export, or sees it fail, hears what is written and how to go on.
+func TestAnUnfinishedExportSaysHowToGoOn(t *testing.T) {
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	chosen := unload.Options{Count: new(atomic.Int64)}
+	chosen.Count.Store(12)
+	for _, tt := range []struct {
+		ctx  context.Context
+		to   string
+		want string
+	}{
+		{interrupted, "", "interrupted after 12 documents, the last of them whole; the same command begins anew; an export " +
+			"with --to FILE goes on"},
+		{interrupted, "f", "interrupted after 12 documents, which are in f; the same command goes on there"},
+		{t.Context(), "f", "EOF; 12 documents are in f, and the same command goes on there"},
+		{t.Context(), "", "EOF"},
+	} {
+		o := exportOptions{to: tt.to}
+		if err := o.unfinished(tt.ctx, chosen, io.EOF); err == nil || err.Error() != tt.want {
+			t.Errorf("with --to %q: got %v, want %s", tt.to, err, tt.want)
+		}
+		if err := o.unfinished(tt.ctx, chosen, nil); err != nil {
+			t.Errorf("with --to %q, at the end: got %v", tt.to, err)
 		}
 	}
 }

@@ -44,12 +44,18 @@ func (o *partitionOptions) writePartitions(parts []feed.Partition, failed error)
 		}
 		return rows.Flush()
 	}
+	table := partitionTable(parts)
+	_, err := io.WriteString(o.report.Out, terminal.Table(table, terminal.Of(o.report.Out).Room()))
+	return err
+}
+
+// partitionTable returns the rows of partitions for people.
+func partitionTable(parts []feed.Partition) [][]string {
 	table := [][]string{{"PARTITION", "RANGE", "CAME FROM"}}
 	for _, p := range parts {
 		table = append(table, []string{p.ID, p.Range.String(), terminal.OrDash(strings.Join(p.Parents, " "))})
 	}
-	_, err := io.WriteString(o.report.Out, terminal.Table(table, terminal.Of(o.report.Out).Room()))
-	return err
+	return table
 }
 
 // partition is a partition for programs.

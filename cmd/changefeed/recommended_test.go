@@ -68,6 +68,12 @@ func checkAdvice(root *cobra.Command, words []string) string {
 // literals returns the texts of the program's sources, by their places: literals that are joined are one text.
 func literals(t *testing.T, top string) map[string]string {
 	t.Helper()
+	return literalsWithout(t, top, func(ast.Node) bool { return false })
+}
+
+// literalsWithout returns the texts of the program's sources, except those in nodes that without selects.
+func literalsWithout(t *testing.T, top string, without func(ast.Node) bool) map[string]string {
+	t.Helper()
 	all := map[string]string{}
 	files := token.NewFileSet()
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -84,6 +90,9 @@ func literals(t *testing.T, top string) map[string]string {
 			return err
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
+			if n != nil && without(n) {
+				return false
+			}
 			switch e := n.(type) {
 			case *ast.ImportSpec:
 				return false

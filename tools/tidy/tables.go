@@ -235,8 +235,8 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unload": {
-		".", "docstore", "feed", "internal/changeline", "cmd/changefeed/internal/place",
-		"cmd/changefeed/internal/report",
+		".", "docstore", "feed", "internal/changeline", "internal/filelock", "internal/keyspace",
+		"cmd/changefeed/internal/place", "cmd/changefeed/internal/report", "cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/load": {
 		"docstore", "feed", "cmd/changefeed/internal/place", "internal/cosmosdb/service",

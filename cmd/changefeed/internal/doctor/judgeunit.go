@@ -90,7 +90,11 @@ func flawsOf(u *unit.Unit) []flaw {
 		{Warn, isState(unit.StateFree), "free, and instances run", "if it stays free, read the log of an instance"},
 		{Warn, isState(feed.StateRetired.String()), "replaced by others, and left", "delete the document"},
 		{
-			Warn, func(r *unit.Row) bool { return r.Kind == unit.KindDocument },
+			Warn, func(r *unit.Row) bool { return r.IsDefiant }, "paused, and the owner has not obeyed yet",
+			"look whether the owner runs and belongs to this version: whoever takes the lease after it obeys",
+		},
+		{
+			Warn, func(r *unit.Row) bool { return r.Kind == unit.KindDocument || r.IsDamaged() },
 			"a document of the unit that cannot be read",
 			"see changefeed leases: a later version may have written it",
 		},
@@ -122,7 +126,7 @@ func labelOf(r *unit.Row) string {
 	switch {
 	case r.Kind == unit.KindHole:
 		return "hole " + r.Range
-	case r.Kind == unit.KindDocument:
+	case r.Kind == unit.KindDocument || r.IsDamaged():
 		return r.ID
 	case r.Owner != "":
 		return "lease " + r.Lease + " of " + r.Owner
@@ -199,8 +203,8 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 		found = append(found, unknown(check, about, "the leases have owners, which write no presence",
 			"ask the processors of another make themselves"))
 	case len(running) == 0:
-		found = append(found, bad(check, about, Warn, "start one, or delete the unit with changefeed leases --delete if "+
-			"nobody needs it", "no instance runs, %s", sum.Behind()))
+		found = append(found, bad(check, about, Warn, "start one, or delete the unit with changefeed leases --delete "+
+			u.Processor+" if nobody needs the unit", "no instance runs, %s", sum.Behind()))
 	case len(idle) > 0:
 		found = append(found, bad(check, about, Warn, "stop them, split the partition, or cut leases finer",
 			"%d of %d are idle, with %s: %s", len(idle), len(running), terminal.Count(sum.Leases, "lease"),
@@ -268,7 +272,7 @@ func judgeLetters(about, box string, count map[feed.Disposition]int, full bool) 
 	if full {
 		atLeast = "at least "
 	}
-	return bad(check, about, Warn, "see changefeed dlq list, then changefeed dlq retry or drop", "%s%s in %s: %s",
+	return bad(check, about, Warn, "see changefeed dlq list, then changefeed dlq retry or changefeed dlq drop", "%s%s in %s: %s",
 		atLeast, terminal.Count(total, "dead letter"), box, strings.Join(parts, ", "))
 }
 
@@ -305,7 +309,7 @@ func judgeNames(units []unit.Unit) (found []Finding) {
 				continue
 			}
 			found = append(found, bad("names", b.Container, Warn, "if one name is mistyped, stop its instances and "+
-				"delete it with changefeed leases --delete", "%s and %s are two units, and each handles every change", a.Processor,
+				"delete the unit with changefeed leases --delete NAME", "%s and %s are two units, and each handles every change", a.Processor,
 				b.Processor))
 		}
 	}

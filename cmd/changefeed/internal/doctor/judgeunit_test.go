@@ -63,6 +63,11 @@ func TestWhatIsWrongWithALeaseIsJudged(t *testing.T) {
 		{"silent", []unit.Row{state(unit.StateSilent)}, Warn, "late", "hangs"},
 		{"of another make", []unit.Row{lease(func(r *unit.Row) { r.Epoch = "" })}, Warn, "another make", "handler"},
 		{"paused", []unit.Row{free(unit.StatePaused)}, Warn, "paused", "changefeed leases resume"},
+		{
+			"paused, and the owner goes on",
+			[]unit.Row{lease(func(r *unit.Row) { r.IsDefiant = true })},
+			Warn, "lease -FF of one: paused, and the owner has not obeyed", "look whether the owner runs",
+		},
 		{"free", []unit.Row{free(unit.StateFree), instance("one/A")}, Warn, "lease -FF: free", "log"},
 		{"retired", []unit.Row{state("retired")}, Warn, "replaced", "delete"},
 		{

@@ -62,8 +62,8 @@ func (i *Instance) explainRefusal(err error) error {
 			i.Name, strings.Join(wrong.Leases, ", "))
 	case ok:
 		return usage.Error{Err: fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give "+
-			"it as it was, to go on where it is; %s",
-			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)}
+			"it as it was, to go on where it is; to continue elsewhere: changefeed leases reset %s --name %s --to START; %s",
+			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), i.leases.String(), i.Name, anew)}
 	case errors.Is(err, feed.ErrLeasesGone):
 		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is "+
 			"missing and --from where the unit is to begin (beginning, a time, or now to pass over what was "+

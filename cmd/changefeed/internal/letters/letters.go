@@ -236,7 +236,7 @@ func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(te
 	if i := slices.IndexFunc(doomed, func(l feed.DeadLetter) bool {
 		return l.Disposition == feed.DispositionHeld
 	}); i >= 0 {
-		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key",
+		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key KEY",
 			doomed[i].Change.PartitionKey))
 	}
 	return len(doomed), nil

@@ -73,8 +73,9 @@ func WriteTable(w io.Writer, at terminal.Terminal, unit, from string, letters Se
 		})
 	}
 	if failed == nil { // after an error, the count would be incomplete
-		fmt.Fprintf(w, "%s in %s: %s of %s\n", unit, from, terminal.Count(len(rows)-1, "dead letter"),
+		heading := fmt.Sprintf("%s in %s: %s of %s", unit, from, terminal.Count(len(rows)-1, "dead letter"),
 			terminal.Count(len(keys), "key"))
+		fmt.Fprintln(w, terminal.Wrap(heading, 0, at.Room(), 2))
 	}
 	for i, short := 0, shortIDs(ids); i < len(ids); i++ {
 		rows[i+1][0] = short[ids[i]]

@@ -1,23 +1,89 @@
 package terminal
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// maxLines is how many lines a row fills at most: in longer rows nobody finds a column.
+const maxLines = 3
 
 // Table lays rows out in aligned columns, in lines of at most room cells; 0 is no limit. The first row is the heading,
-// and the last column is for notes. If a row does not fit, its note is wrapped below the row. If the other columns do
-// not fit either, they are divided among several lines. No cell is cut, because people copy from tables.
-func Table(rows [][]string, room int) string {
-	widths := columnWidths(rows)
+// and the last column is for notes. If a row does not fit, its note follows below the row. If the other columns do not
+// fit either, they are divided among several lines. A row has maxLines lines at most: long notes end with an ellipsis,
+// and whole columns are left out, those with the numbers in spare first, then from the right. The last line says what
+// is left out. No other cell is cut, because people copy from tables.
+func Table(rows [][]string, room int, spare ...int) string {
 	if Fits(rows, room) {
+		widths := columnWidths(rows)
 		return layOut(rows, widths, []int{len(widths)})
 	}
 	// Notes are sentences: at the end of a wide row a terminal would break them, and the columns, anywhere.
-	last := len(widths) - 1
-	return layOut(rows, widths, divide(widths[:last], room), func(row []string) string {
-		if row[last] == "" || row[last] == noValue {
+	last, lines := len(rows[0])-1, maxLines
+	if slices.ContainsFunc(rows[1:], func(row []string) bool { return hasNote(row) }) {
+		lines--
+	}
+	rows, left := leaveOut(rows, room, lines, spare)
+	last -= len(left)
+	widths := columnWidths(rows)
+	ends := divide(widths[:last], room)
+	isCut := false
+	text := layOut(rows, widths, ends, func(row []string) string {
+		if !hasNote(row) {
 			return ""
 		}
-		return Wrap(strings.Repeat(" ", lineIndent)+row[last], 0, room, lineIndent) + "\n"
+		note, cut := shortenLines(Wrap(strings.Repeat(" ", lineIndent)+row[last], 0, room, lineIndent), room,
+			max(1, maxLines-len(ends)))
+		isCut = isCut || cut
+		return note + "\n"
 	})
+	if isCut {
+		left = append(left, "ends of notes")
+	}
+	if len(left) > 0 {
+		text += Wrap("no room for "+strings.Join(left, ", ")+": see -o json", 0, room, rowIndent) + "\n"
+	}
+	return text
+}
+
+// hasNote reports whether a row has a note.
+func hasNote(row []string) bool { note := row[len(row)-1]; return note != "" && note != noValue }
+
+// leaveOut leaves columns out until a row has some lines at most, and returns their headings. The first column stays,
+// which names the row.
+func leaveOut(rows [][]string, room, lines int, spare []int) (kept [][]string, left []string) {
+	shown := make([]int, len(rows[0])-1)
+	for i := range shown {
+		shown[i] = i
+	}
+	kept = rows
+	for len(shown) > 1 && len(divide(columnWidths(kept)[:len(shown)], room)) > lines {
+		drop := shown[len(shown)-1]
+		if len(spare) > 0 {
+			drop, spare = spare[0], spare[1:]
+		}
+		shown = slices.DeleteFunc(shown, func(i int) bool { return i == drop })
+		left = append(left, rows[0][drop])
+		kept = nil
+		for _, row := range rows {
+			var cells []string
+			for _, i := range shown {
+				cells = append(cells, row[i])
+			}
+			kept = append(kept, append(cells, row[len(row)-1]))
+		}
+	}
+	return kept, left
+}
+
+// shortenLines returns at most n lines of a text, with an ellipsis if there are more.
+func shortenLines(text string, room, n int) (short string, cut bool) {
+	lines := strings.Split(text, "\n")
+	if len(lines) <= n {
+		return text, false
+	}
+	rest := lines[n-1] + " " + strings.TrimSpace(lines[n])
+	return strings.Join(append(lines[:n-1:n-1], Shorten(rest, room)), "\n"), true
 }
 
 // Columns lays rows out as [Table] does, for rows without notes: the last column is like the others.

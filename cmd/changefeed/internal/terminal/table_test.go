@@ -68,15 +68,13 @@ func TestATableFitsItsTerminal(t *testing.T) {
 	}
 	for width, want := range map[int]string{
 		40: `  LEASE
-    OWNER       WRITTEN    POSITION
-    LAG  STATE
+    OWNER       POSITION  LAG  STATE
   -1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF
-    東京ホスト  2s ago     "42"
-    0    live
+    東京ホスト  "42"      0    live
   1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF-FF
-    café 👩‍👩‍👧     300ms ago  "4711"
-    ~12  expired
+    café 👩‍👩‍👧     "4711"    ~12  expired
     silent for 1m30s
+no room for WRITTEN: see -o json
 `,
 		80: `  LEASE                                OWNER       WRITTEN    POSITION  LAG
     STATE
@@ -91,7 +89,7 @@ func TestATableFitsItsTerminal(t *testing.T) {
   1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF-FF  café 👩‍👩‍👧     300ms ago  "4711"    ~12  expired  silent for 1m30s
 `,
 	} {
-		got := Table(rows, width-1)
+		got := Table(rows, width-1, 2, 3)
 		if got != want {
 			t.Errorf("in %d columns: got\n%s\nwant\n%s", width, got, want)
 		}
@@ -102,6 +100,42 @@ func TestATableFitsItsTerminal(t *testing.T) {
 		}
 		if lines := strings.Count(got, "\n"); lines > 1+3*len(rows) {
 			t.Errorf("in %d columns %d rows fill %d lines", width, len(rows), lines)
+		}
+	}
+}
+
+// A row has three lines at most, whatever is in it: what is left out is named, and a cell that is shown is whole.
+func TestARowHasThreeLinesAtMost(t *testing.T) {
+	rows := [][]string{
+		{"A", "B", "C", "D", "E", "NOTE"},
+		{"aaaaaaaaaa", "東京東京東京", "cccccccccc", "dddddddddd", "eeeeeeeeee", strings.Repeat("a long note ", 9)},
+		{"a", "b", "c", "d", "e", ""},
+	}
+	for room := 16; room < 200; room++ {
+		text := Table(rows, room, 1, 3)
+		notes := strings.Count(strings.Join(strings.Fields(text), " "), "a long note")
+		if notes == 9 && !strings.Contains(text, "no room") && strings.Contains(text, "東") {
+			continue // everything is shown
+		}
+		body, left, ok := strings.Cut(text, "no room for ")
+		if !ok {
+			t.Fatalf("in %d columns:\n%s\nwant it to say what is left out", room, text)
+		}
+		left = strings.Join(strings.Fields(left), " ")
+		for i, heading := range rows[0][:5] {
+			isLeft := strings.Contains(left, heading+",") || strings.Contains(left, heading+":")
+			if strings.Contains(body, rows[1][i]) == isLeft {
+				t.Errorf("in %d columns: column %s is shown and left out, or neither:\n%s", room, heading, text)
+			}
+		}
+		lines := strings.Count(body[strings.Index(body, rows[1][0]):], "\n")
+		if lines > 2*maxLines || strings.Contains(body, "…") != strings.Contains(left, "ends of notes") {
+			t.Errorf("in %d columns two rows have %d lines:\n%s", room, lines, text)
+		}
+		for line := range strings.Lines(text) {
+			if n := Width(strings.TrimSuffix(line, "\n")); n > room {
+				t.Errorf("in %d columns a line has %d: %s", room, n, line)
+			}
 		}
 	}
 }

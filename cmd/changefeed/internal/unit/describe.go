@@ -172,6 +172,39 @@ func (r *Row) isAtWork() bool {
 	return false
 }
 
+// breakBecause makes the row that of a document which is no valid lease.
+func (r *Row) breakBecause(err error) {
+	r.record.Err, r.State = err, StateBroken
+	r.Notes = slices.DeleteFunc(r.Notes, func(note string) bool { return note == noteFree })
+	r.note("%v", err)
+}
+
+// IsDamaged reports whether a record other than a lease cannot be read.
+func (r *Row) IsDamaged() bool { return r.Kind != KindLease && r.record.Err != nil }
+
+// pauseOf returns the request that pauses a lease, if there is one.
+func (u *Unit) pauseOf(lease *Row) (c notes.Control, found bool) {
+	for i := range u.Rows {
+		r := &u.Rows[i]
+		c, err := notes.ReadControl(r.record.Properties)
+		if r.Kind == KindRequest && err == nil && c.Action == notes.Pause && r.State == asked &&
+			lease.record.Range.Overlaps(feed.Range{Min: c.Min, Max: c.Max}) {
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// markDefiant marks the leases whose owners have not obeyed a pause.
+func (u *Unit) markDefiant() {
+	for i := range u.Rows {
+		r := &u.Rows[i]
+		if r.Kind == KindLease && r.Owner != "" && r.record.State == feed.StateLive && r.State != StateBroken {
+			_, r.IsDefiant = u.pauseOf(r)
+		}
+	}
+}
+
 // noteEnded marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the
 // next instance. If the unit works, a free lease is another matter: an instance should have taken the lease.
 func (u *Unit) noteEnded() {

@@ -152,16 +152,12 @@ func (e explainer) whereItIs() string {
 
 // whoPaused says who has paused the lease, and why.
 func (e explainer) whoPaused() string {
-	for _, r := range e.unit.Rows {
-		c, err := notes.ReadControl(r.record.Properties)
-		if r.Kind != KindRequest || err != nil || c.Action != notes.Pause || r.State != asked ||
-			!e.record.Range.Overlaps(feed.Range{Min: c.Min, Max: c.Max}) {
-			continue
-		}
-		return fmt.Sprintf("%s has paused %s-%s%s.", cmp.Or(terminal.OneLine(c.By), "Somebody"), c.Min, c.Max,
-			because(c.Why))
+	c, found := e.unit.pauseOf(&e.Row)
+	if !found {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s has paused %s-%s%s.", cmp.Or(terminal.OneLine(c.By), "Somebody"), c.Min, c.Max,
+		because(c.Why))
 }
 
 // because returns the reason of an action, if there is one.
@@ -291,7 +287,7 @@ func (e explainer) next() (list []string) {
 	if e.Owner != "" && e.Epoch == "" && e.State != StateBroken {
 		add("Stop the other kind of processor before you pause or reset the unit.")
 	}
-	if e.Owner != "" && e.record.State == feed.StateLive && e.whoPaused() != "" {
+	if e.IsDefiant {
 		add(fmt.Sprintf("%s has not obeyed the pause yet: look whether it runs. Whoever takes the lease after it obeys.",
 			terminal.OneLine(e.Owner)))
 	}

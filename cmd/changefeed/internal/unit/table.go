@@ -44,7 +44,13 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 			rows = append(rows, cells(r))
 		}
 	}
-	_, err := io.WriteString(w, terminal.Table(rows, at.Room()))
+	// The note says how long an owner has been silent, and how many attempts have failed, if that matters.
+	const written, position, waited, attempts = 2, 3, 5, 7
+	spare := []int{written, attempts, position, waited}
+	if u.Processor == "" {
+		spare = nil
+	}
+	_, err := io.WriteString(w, terminal.Table(rows, at.Room(), spare...))
 	return err
 }
 

@@ -57,6 +57,7 @@ type Row struct {
 	HeldKeys  []string // their names
 	SetAside  int      // partition keys
 	Outage    string
+	IsDefiant bool // its owner has not obeyed a pause yet
 	Silent    float64
 	Lag       *int64 // changes; nil if unknown
 	Exact     bool
@@ -245,6 +246,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	u.Estimate.Cost = cost.Cost()
 	u.noteEnded()
 	u.noteOverlaps()
+	u.markDefiant()
 	// Sorted by their ranges, so that a hole stands at the right place.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min),
@@ -309,6 +311,8 @@ func (r *Row) addLag(lag changefeed.Lag, now time.Time) {
 		r.record.Range = lag.Lease.Range
 	case errors.Is(lag.Err, feed.ErrNoStart):
 		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
+	case errors.Is(lag.Err, feed.ErrBadLease) && r.record.Err == nil:
+		r.breakBecause(lag.Err) // it has no range
 	default:
 		r.note("lag unknown: %v", lag.Err)
 	}

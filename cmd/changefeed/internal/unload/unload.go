@@ -8,7 +8,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
@@ -28,23 +30,54 @@ type Options struct {
 // a partition key come in the order of their last writes.
 //
 // After an error, the output ends with a whole document, too.
-func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options) (err error) {
-	w := changeline.NewWriter(to)
-	defer func() { err = cmp.Or(err, w.Flush()) }()
-	from := feed.Position{Start: feed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, source, o.Range, from,
-		changefeed.PullOptions{ReadOptions: feed.ReadOptions{Key: o.Key}}) {
-		if err != nil {
+func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options) error {
+	_, err := o.write(ctx, source, to, []position{{o.Range, ""}}, func([]position) error { return nil })
+	return err
+}
+
+// markEvery is how often an export into a file stores how far it has come.
+const markEvery = time.Second
+
+// write writes what is left of the places, one after the other, and returns what is then left. write calls save each
+// second and at its end, after everything is written that the places say.
+func (o Options) write(ctx context.Context, source feed.Source, to io.Writer, left []position,
+	save func(left []position) error,
+) (_ []position, err error) {
+	w, saved, isWhole := changeline.NewWriter(to), time.Now(), true
+	flush := func() error {
+		saved = time.Now()
+		if err := w.Flush(); err != nil || !isWhole { // a part of a page is no place to go on
 			return err
 		}
-		for _, c := range page.Changes {
-			if err := o.writeDocument(w, "", c.ID, c.PartitionKey, c.Body); err != nil {
-				return err
+		return save(left)
+	}
+	defer func() { err = cmp.Or(err, flush()) }()
+	for _, p := range slices.Clone(left) {
+		for page, err := range changefeed.Pull(ctx, source, p.Range, p.start(),
+			changefeed.PullOptions{ReadOptions: feed.ReadOptions{Key: o.Key}}) {
+			if err != nil {
+				return left, err
+			}
+			isWhole = false
+			for _, c := range page.Changes {
+				if err := o.writeDocument(w, "", c.ID, c.PartitionKey, c.Body); err != nil {
+					return left, err
+				}
+			}
+			isWhole = true
+			left = advance(left, page.Range, page.Next.Token)
+			if o.Key != "" { // the source refuses to read a key from other ranges
+				left = []position{{page.Range, page.Next.Token}}
+			}
+			if time.Since(saved) >= markEvery {
+				if err := flush(); err != nil {
+					return left, err
+				}
 			}
 		}
 	}
 	// Pull returns no error if ctx ends, but an incomplete export must not look complete.
-	return context.Cause(ctx)
+	return left, context.Cause(ctx)
 }
 
 // Count returns how many documents a container has to write; 0 if the container cannot tell.

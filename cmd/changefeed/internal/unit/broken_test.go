@@ -1,0 +1,68 @@
+package unit
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// A lease of a partition that nobody knows has no range. Nobody can work on such a lease: it is broken, and not free.
+func TestALeaseWithoutARangeIsBroken(t *testing.T) {
+	o := newOffice(t)
+	o.lease(t, "-FF", nil)
+	if _, err := o.store.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "99"}); err != nil {
+		t.Fatal(err)
+	}
+	units := o.survey(t)
+	var f Faults
+	if err := f.Set("broken"); err != nil {
+		t.Fatal(err)
+	}
+	got := f.Find(units)
+	if !strings.Contains(got, "mailer 99: ") || !strings.Contains(got, `no partition "99" is known`) {
+		t.Errorf("--fail-on broken finds %q, want the lease 99", got)
+	}
+	for _, r := range units[0].Rows {
+		text := strings.Join(r.Notes, "; ")
+		if r.Lease == "99" && (r.State != StateBroken || strings.Contains(text, noteFree)) {
+			t.Errorf("got %s, %s, want a broken lease", r.State, text)
+		}
+	}
+}
+
+// An owner that goes on after a pause is marked, and so is a presence that cannot be read.
+func TestWhatDoctorAsksOfARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.lease(t, "-80", nil)
+		o.lease(t, "80-FF", nil)
+		c := notes.Control{Action: notes.Pause, Min: "80", Max: "FF", By: "eve"}
+		if _, err := o.store.Create(t.Context(), feed.Record{
+			Kind: feed.KindRequest, Token: c.Token(), Properties: c.Properties(nil),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		host, err := o.store.Create(t.Context(), feed.Record{
+			Kind: feed.KindHost, Token: "one", Owner: "one", Epoch: "e1",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.put(t, o.leases, `{"id":"`+host.ID+`","Owner":5,"timestamp":{}}`)
+		defiant, damaged := "", ""
+		for _, r := range o.survey(t)[0].Rows {
+			if r.IsDefiant {
+				defiant += " " + r.Lease
+			}
+			if r.IsDamaged() {
+				damaged += " " + r.ID
+			}
+		}
+		if defiant != " 80-FF" || damaged != " "+host.ID {
+			t.Errorf("defiant are%s, damaged are%s, want 80-FF and %s", defiant, damaged, host.ID)
+		}
+	})
+}
