@@ -35,6 +35,12 @@ func withDefaultHooks(h Hooks) Hooks {
 	if h.Outage == nil {
 		h.Outage = logged.Outage
 	}
+	if h.Slow == nil {
+		h.Slow = logged.Slow
+	}
+	if h.Differing == nil {
+		h.Differing = logged.Differing
+	}
 	if h.Begun == nil {
 		h.Begun = func(ctx context.Context, u feed.NewUnit) {
 			if passesOver(u) {
@@ -49,7 +55,8 @@ func withDefaultHooks(h Hooks) Hooks {
 func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 
 // LogHooks are hooks that write to a logger. Failures and the beginning of an outage have the level error. Parked
-// changes, the end of an outage and a new unit that skips changes have the level warning. Any other new unit, acquired
+// changes, the end of an outage, a new unit that skips changes, slow batches, leases taken from an instance that shows
+// no life, and instances that begin to differ or no longer do have the level warning. Any other new unit, acquired
 // and released leases, redriven letters, and keys when they are set aside, held or free again have the level info.
 // Batches have the level debug.
 //
@@ -76,6 +83,11 @@ func LogHooks(log *slog.Logger) Hooks {
 			log.DebugContext(ctx, "batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
 				"attempt", d.Batch.Attempt, "duration", d.Duration, "err", d.Err)
 		},
+		Slow: logSlow(log),
+		TakenOver: func(ctx context.Context, t feed.TakeOver) {
+			log.WarnContext(ctx, "took over leases of an instance that shows no life", "of", t.Instance, "leases",
+				len(t.Leases), "silent", t.Silent.Round(time.Second).String(), "tokens", fold.Names(t.Leases))
+		},
 		Round: func(ctx context.Context, r feed.Round) {
 			log.DebugContext(ctx, "round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
@@ -88,6 +100,14 @@ func LogHooks(log *slog.Logger) Hooks {
 				return
 			}
 			log.WarnContext(ctx, "outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
+		},
+		Differing: func(ctx context.Context, d feed.Difference) {
+			if d.Ended.IsZero() {
+				log.WarnContext(ctx, "instances of the unit differ, so what happens to a change depends on its owner",
+					"instances", d.Variants.String())
+				return
+			}
+			log.WarnContext(ctx, "instances of the unit no longer differ", "duration", d.Ended.Sub(d.Since))
 		},
 		Key:      logKeys(log),
 		Redriven: logRedriven(log),
@@ -106,6 +126,18 @@ func LogHooks(log *slog.Logger) Hooks {
 			}
 			log.ErrorContext(ctx, "change feed processor", attrs...)
 		},
+	}
+}
+
+// logSlow writes which batches stay in the handler.
+func logSlow(log *slog.Logger) func(context.Context, feed.SlowBatch) {
+	return func(ctx context.Context, b feed.SlowBatch) {
+		text, until := "a batch has been in the handler for longer than usual", time.Now()
+		if !b.Ended.IsZero() {
+			text, until = "the slow batch has left the handler", b.Ended
+		}
+		log.WarnContext(ctx, text, "lease", b.Lease, "for", until.Sub(b.Since).Round(time.Second/10).String(), "usual",
+			b.Usual.Round(time.Millisecond).String(), "changes", b.Changes)
 	}
 }
 

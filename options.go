@@ -20,6 +20,14 @@ type Options struct {
 	// name by mistake, they still count as two owners.
 	Instance string
 
+	// Variant names your handler and its version, such as "mail 1.4", at most 200 bytes; you need not set it. Each
+	// instance shows it to the others, with the version of the program, from its build information, and with the
+	// options that decide what happens to a change: HandlerTimeout, whether Manual, Filter and a Concurrency above 1
+	// are set, and of OnFailure MaxAttempts, MaxAge, HoldKeys and whether there are DeadLetters. If these differ
+	// between live instances of the unit, each of them reports that: [Hooks.Differing] and [Status.Variants]. Instances
+	// that show nothing, as those of an older version, differ from none.
+	Variant string
+
 	// Start says where a new unit begins; the default is now. The unit remembers its start. On a restart, pass the same
 	// Start or none; with any other, including FromNow, Run returns [feed.ErrStartIgnored]. A unit that a .NET
 	// processor made remembers no start. Leases without a position then begin at Start, and if you do not set Start,
@@ -264,6 +272,10 @@ func (o Options) rulesOfValues() []optionRule {
 			strings.TrimSpace(o.Instance) != "", "Instance", strconv.Quote(o.Instance),
 			"a name for this instance, such as the host's",
 		},
+		{
+			len(o.Variant) <= maxVariant, "Variant", fmt.Sprintf("%d bytes", len(o.Variant)),
+			fmt.Sprintf("at most %d bytes", maxVariant),
+		},
 		{o.Poll > 0, "Poll", o.Poll, duration},
 		{o.Acquire > 0, "Acquire", o.Acquire, duration},
 		{o.Renew > 0, "Renew", o.Renew, duration},
@@ -336,8 +348,8 @@ func (o Options) rulesOfCombinations() []optionRule {
 // toParts converts the options to those of the processor's parts.
 func (o Options) toParts() instance.Options {
 	return instance.Options{
-		Instance: o.Instance, Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems, MinLeases: o.MinLeases,
-		MaxLeases: o.MaxLeases, Weight: o.Weight, ShareByLoad: o.ShareByLoad,
+		Instance: o.Instance, Variant: o.variant(), Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems,
+		MinLeases: o.MinLeases, MaxLeases: o.MaxLeases, Weight: o.Weight, ShareByLoad: o.ShareByLoad,
 		Poll: o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain,
 		HandlerTimeout: o.HandlerTimeout,
 		RetryMin:       o.RetryMin, RetryMax: o.RetryMax, MaxBytes: o.MaxBytes, MaxWait: o.MaxWait, Filter: o.Filter,

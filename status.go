@@ -12,11 +12,13 @@ import (
 // Status describes a running call of [Processor.Run].
 type Status struct {
 	Instance string
-	Since    time.Time     // when Run was called
-	Ready    bool          // the unit's leases exist
-	Began    *feed.NewUnit // where the unit begins, if this call has made its leases; otherwise nil
-	Outage   bool          // there is an outage: nothing is parked, and the handler is only probed
-	Stopping bool          // the context of Run has ended; the instance finishes the batches in the handler
+	Since    time.Time        // when Run was called
+	Ready    bool             // the unit's leases exist
+	Began    *feed.NewUnit    // where the unit begins, if this call has made its leases; otherwise nil
+	Variants feed.Variants    // what the live instances run; more than one if they differ, see [Options.Variant]
+	Outage   bool             // there is an outage: nothing is parked, and the handler is only probed
+	Slow     []feed.SlowBatch // batches that have been in the handler for much longer than usual
+	Stopping bool             // the context of Run has ended; the instance finishes the batches in the handler
 
 	View  time.Time  // when the lease store last answered with leases; zero before
 	Round feed.Round // the last round
@@ -50,7 +52,7 @@ func (r *run) describe() Status {
 	in := r.in
 	s := Status{
 		Instance: in.Me.Instance, Since: in.Since, Ready: r.unit.IsReady(), Began: r.unit.Began(),
-		Outage: in.Breaker.IsOpen(), View: in.View.LastAnswer(),
+		Variants: r.unit.Variants(), Outage: in.Breaker.IsOpen(), Slow: in.Slow.Values(), View: in.View.LastAnswer(),
 	}
 	var held []*instance.Held
 	held, s.Stopping = in.Claims.All()

@@ -272,10 +272,7 @@ func (c *call) sendError(err error) {
 		return
 	}
 	e := c.errorOf(err)
-	if e.Status >= http.StatusInternalServerError {
-		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err,
-			"activity", c.out.Activity)
-	}
+	c.logFailure(e, err)
 	drop := func() {}
 	last := !c.known || !c.in.SkipShort() // the sender is unknown, or the rest of a body is still to come
 	if last {

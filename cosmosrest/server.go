@@ -83,8 +83,9 @@ type Options struct {
 	// Ending is nil, they end when their time is over.
 	Ending context.Context
 
-	// Logger receives a record for each request that ends in a 5xx answer and, at level debug, a record for each
-	// request. Nil logs nothing.
+	// Logger receives a record for each request that ends in a 5xx answer; but a full disk is one record when it begins
+	// and one when there is room again. Logger receives at most one record a minute for each address whose key, token
+	// or clock is refused and, at level debug, a record for each request. Nil logs nothing.
 	Logger *slog.Logger
 }
 
@@ -103,6 +104,7 @@ type Server struct {
 	budgets   *meter.Budgets // nil means no limit
 	load      *meter.Load
 	results   query.Results
+	failures  failures
 }
 
 // New returns a server over a store. The server does not close the store; you must do this.
@@ -140,6 +142,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := c.serveRequest(); err != nil {
 		c.sendError(err)
 	}
+	c.logRecovery()
 	if s.log.Enabled(c.ctx, slog.LevelDebug) {
 		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", c.out.Status, "charge", c.out.Charge,
 			"activity", c.out.Activity)

@@ -34,7 +34,8 @@
 // # Reports of a processor
 //
 //   - Hooks receive events: reads and writes ([ReadDone], [WaitDone], [StoreDone]), calls of the handler ([BatchDone]),
-//     a [Round] of the balancer, an [Outage], a [KeyEvent], a [Redriven] letter, a [NewUnit].
+//     a [Round] of the balancer, an [Outage], a [KeyEvent], a [Redriven] letter, a [NewUnit], a [Difference] of
+//     instances, a [SlowBatch], a [TakeOver].
 //   - An [Error] is a failure with its [Origin]. A [LeaseStatus] describes the progress of an instance with a lease.
 //
 // # Errors

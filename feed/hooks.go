@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage and Begun
-// write warnings and errors to slog.Default as LogHooks of package changefeed do. So no change fails, leaves the feed
-// or is skipped in silence. The processor calls hooks from many goroutines, so they must return soon; a hook that
-// panics ends the program. JoinHooks of that package joins several.
+// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage, Begun,
+// Differing and Slow write warnings and errors to slog.Default as LogHooks of package changefeed do. So no change
+// fails, leaves the feed, hangs or is skipped in silence. The processor calls hooks from many goroutines, so they must
+// return soon; a hook that panics ends the program. JoinHooks of that package joins several.
 //
 // The context of a hook has the values of the context of the processor's run, such as a trace. The context does not
 // end, so that a hook can still report events during a stop.
@@ -19,10 +19,14 @@ type Hooks struct {
 	Begun func(ctx context.Context, u NewUnit)
 	// Acquired: this instance begins to work on a lease.
 	Acquired func(ctx context.Context, l Lease)
+	// TakenOver: this instance has taken leases whose owner has shown no life for too long.
+	TakenOver func(ctx context.Context, t TakeOver)
 	// Released: this instance has stopped working on a lease.
 	Released func(ctx context.Context, l Lease, why Reason)
 	// BatchDone: the handler has returned, with or without success.
 	BatchDone func(ctx context.Context, d BatchDone)
+	// Slow: a batch has been in the handler for much longer than usual, or has left the handler after that.
+	Slow func(ctx context.Context, b SlowBatch)
 	// ReadDone: the read of a page has succeeded or failed.
 	ReadDone func(ctx context.Context, d ReadDone)
 	// WaitDone: a wait for changes of the source is over.
@@ -35,6 +39,8 @@ type Hooks struct {
 	Parked func(ctx context.Context, l DeadLetter)
 	// Outage: an outage was detected, or is over.
 	Outage func(ctx context.Context, o Outage)
+	// Differing: live instances of the unit run different handlers, programs or options, or they no longer do.
+	Differing func(ctx context.Context, d Difference)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
 	Key func(ctx context.Context, k KeyEvent)
 	// Redriven: the handler has received a letter again, at the request of an operator or after an outage.
@@ -63,12 +69,15 @@ func (h Hooks) And(next Hooks) Hooks {
 			}
 		},
 		BatchDone: both(h.BatchDone, next.BatchDone),
+		Slow:      both(h.Slow, next.Slow),
+		TakenOver: both(h.TakenOver, next.TakenOver),
 		ReadDone:  both(h.ReadDone, next.ReadDone),
 		WaitDone:  both(h.WaitDone, next.WaitDone),
 		StoreDone: both(h.StoreDone, next.StoreDone),
 		Round:     both(h.Round, next.Round),
 		Parked:    both(h.Parked, next.Parked),
 		Outage:    both(h.Outage, next.Outage),
+		Differing: both(h.Differing, next.Differing),
 		Key:       both(h.Key, next.Key),
 		Redriven:  both(h.Redriven, next.Redriven),
 		Error:     both(h.Error, next.Error),
@@ -94,6 +103,24 @@ type BatchDone struct {
 	Batch    *Batch
 	Duration time.Duration
 	Err      error // nil if the batch is done
+}
+
+// SlowBatch is a batch that is in the handler for longer than 30 s and ten times the usual time, or for half of
+// HandlerTimeout: the handler may hang.
+type SlowBatch struct {
+	Lease   string // token of the lease
+	Changes int
+	Since   time.Time     // when the handler was called
+	Ended   time.Time     // when the handler has returned; zero while the batch is in the handler
+	Usual   time.Duration // average of the last calls for the lease that have succeeded; 0 if there is none
+}
+
+// TakeOver says which leases this instance has taken from another one that was killed, has lost its connection or was
+// frozen. Changes that the other instance has handled since its last checkpoint are redelivered.
+type TakeOver struct {
+	Instance string // name of the earlier owner
+	Leases   []string
+	Silent   time.Duration // since the last write of the earlier owner
 }
 
 // ReadDone describes a read of a lease's range.

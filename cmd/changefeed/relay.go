@@ -73,6 +73,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 		"loopback `host:port` of an embedded broker (default none)")
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
 	o.unitOptions.register(cmd, 64, "keys of a lease published at once")
+	f.Lookup("variant").Usage = "`name` of this relay, which instances compare (default BROKER and --type)"
 	f.Lookup("max-attempts").Usage = "park an event that failed this often; 0 is never. A broker that is down does not count"
 	_ = cmd.MarkFlagRequired("to") // fails only for an unknown flag
 }
@@ -82,6 +83,7 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if err := o.checkFlags(); err != nil {
 		return err
 	}
+	o.Options.Variant = cmp.Or(o.Options.Variant, brokerVariant(o.to, o.typ))
 	i, err := o.newInstance(cmd)
 	if err != nil {
 		return err

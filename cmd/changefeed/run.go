@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.unitOptions.register(cmd, 1,
 		"batches of a lease at once, by key")
+	f.Lookup("variant").Usage = "`name` of COMMAND and its version, which instances compare (default a hash of its file)"
 	f.Lookup("from").Usage = "where a new unit begins; later repeat or omit it (default beginning; now with --mode all)"
 	f.Var(&o.mode, "mode", "latest version of documents, or all versions and deletes")
 	metaFlag(cmd, &o.form)
@@ -89,6 +91,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.checkFlags(); err != nil {
 		return err
 	}
+	o.Options.Variant = cmp.Or(o.Options.Variant, commandVariant(args))
 	i, err := o.newInstance(cmd)
 	if err != nil {
 		return err

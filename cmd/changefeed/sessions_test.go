@@ -259,6 +259,9 @@ var variable = []struct {
 	{regexp.MustCompile(`"_etag":"\\"[^"]*\\""`), `"_etag":"ETAG"`},
 	{regexp.MustCompile(`"etag":"\\"[^"]*\\""`), `"etag":"ETAG"`},
 	{regexp.MustCompile(`"_ts":\d+`), `"_ts":TIME`},
+	{regexp.MustCompile(`"variant":"[0-9a-f]{8}"`), `"variant":"HASH"`},
+	{regexp.MustCompile(`"handler":"(\S+) [0-9a-f]{8}"`), `"handler":"$1 HASH"`},
+	{regexp.MustCompile(`"program":"[^"]*"`), `"program":"PROGRAM"`},
 }
 
 // steady returns an output with names in place of what differs from run to run.

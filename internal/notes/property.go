@@ -17,9 +17,11 @@ const (
 	DueProperty        = "changefeed.due"   // a [Due] of a lease that was made under the lock
 	MakerProperty      = "changefeed.maker" // who had the lock then: a name for that single time
 
-	MostProperty   = "changefeed.most"   // of a host: how many leases it may own
-	WeightProperty = "changefeed.weight" // of a host: its share of the leases, compared with those of the others
-	LeastProperty  = "changefeed.least"  // of a host: how many leases the unit should have at least
+	MostProperty    = "changefeed.most"    // of a host: how many leases it may own
+	WeightProperty  = "changefeed.weight"  // of a host: its share of the leases, compared with those of the others
+	LeastProperty   = "changefeed.least"   // of a host: how many leases the unit should have at least
+	VariantProperty = "changefeed.variant" // of a host: what it runs, see package variants
+	SlowProperty    = "changefeed.slow"    // of a host: batches that are in the handler for too long
 
 	// how loaded a lease is: changes of a minute, and changes behind the feed
 	LoadProperty   = "changefeed.load"

@@ -61,7 +61,8 @@ var edges = map[string][]string{
 		"internal/processor/records", "internal/processor/tenure", "internal/processor/unit",
 		"internal/cosmosdb/service",
 	},
-	"changefeedtest": {"feed", "internal/pause"},
+	"internal/variants": {"feed", "internal/notes"},
+	"changefeedtest":    {"feed", "internal/pause"},
 	"docstore": {
 		"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc",
 		"internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty,
@@ -85,8 +86,8 @@ var edges = map[string][]string{
 	"cosmosrest": {
 		"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow",
 		"cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire",
-		"docstore", "feed", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service",
-		thirdParty,
+		"docstore", "feed", "internal/fold", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson",
+		"internal/cosmosdb/service", thirdParty,
 	},
 	"cosmosrest/cosmostest":     {"cosmosrest", "docstore"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
@@ -165,7 +166,7 @@ var edges = map[string][]string{
 	"internal/processor/unit": {
 		"feed", "internal/fold", "internal/keyspace", "internal/processor/latest",
 		"internal/notes", "internal/processor/parallel", "internal/pause", "internal/processor/balance",
-		"internal/processor/instance", "internal/processor/records",
+		"internal/processor/instance", "internal/processor/records", "internal/variants",
 	},
 	"internal/cosmosdb/rawjson":     {},
 	"internal/cosmosdb/rest":        {thirdParty},
@@ -217,7 +218,7 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/unit": {
 		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc",
-		"internal/keyspace", "internal/notes", "internal/pause",
+		"internal/keyspace", "internal/notes", "internal/pause", "internal/variants",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -35,6 +36,15 @@ func NewRequest(w http.ResponseWriter, r *http.Request) Request {
 
 // Path returns the path as the client sent it.
 func (r *Request) Path() string { return r.http.URL.Path }
+
+// Client returns the address of the sender, without the port, which changes with each connection.
+func (r *Request) Client() string {
+	host, _, err := net.SplitHostPort(r.http.RemoteAddr)
+	if err != nil {
+		return r.http.RemoteAddr // of a network in memory
+	}
+	return host
+}
 
 // Parse reads the path into Target.
 func (r *Request) Parse() (err error) {

@@ -89,8 +89,10 @@ func everyKind() map[string]feed.Record {
 		"lock": {Kind: feed.KindLock, TTL: time.Minute, Timestamp: touched},
 		"host": {
 			Kind: feed.KindHost, Token: "a/e1", Owner: "a", Epoch: "e1", Expiration: time.Minute, TTL: time.Minute,
-			Timestamp:  touched,
-			Properties: map[string]string{notes.MostProperty: notes.PlainNumber(4)},
+			Timestamp: touched,
+			Properties: map[string]string{
+				notes.MostProperty: notes.PlainNumber(4), notes.VariantProperty: `{"handler":"2","since":1}`,
+			},
 		},
 		"marker": {Kind: feed.KindInfo, Timestamp: touched, Properties: map[string]string{
 			notes.OptionProperty: notes.PlainTime(feed.FromTime(touched).String()),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -20,6 +21,7 @@ type delegate struct {
 	held   *instance.Held
 	opened bool
 	calls  sync.WaitGroup // also those that are stuck: the range is not free before they return
+	usual  atomic.Int64   // time of a call, in nanoseconds; see learnUsual
 }
 
 // outcome is how a call of the handler came to its end. It stands beside the handler's
@@ -37,8 +39,10 @@ const (
 // handle has the handler handle a batch.
 func (d *delegate) handle(b *feed.Batch) (how outcome, took time.Duration, err error) {
 	begun := time.Now()
+	left := d.watchCall(b, begun)
 	how, err = d.runInHandler(func(ctx context.Context) error { return d.in.Handler.Handle(ctx, b) })
 	took = time.Since(begun)
+	left(how, took)
 	instance.CallHook(d.in, d.in.Hooks.BatchDone, feed.BatchDone{Batch: b, Duration: took, Err: err})
 	return how, took, err
 }

@@ -40,6 +40,7 @@ type Instance struct {
 	Absence Absence
 	Shared  atomic.Bool // another kind of processor owns leases of the unit
 	Work    sync.WaitGroup
+	Slow    latest.Set[string, feed.SlowBatch] // batches that are in the handler for too long
 
 	// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed: the last owner has
 	// ended unexpectedly.

@@ -11,6 +11,7 @@ import (
 // Options are the processor's options, with their defaults; changefeed.Options describes each.
 type Options struct {
 	Instance        string
+	Variant         feed.Variant // what this instance runs
 	Start           feed.Start
 	Mode            feed.Mode
 	MaxItems        int

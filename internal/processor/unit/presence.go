@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/variants"
 )
 
 // The other instances give leases only to instances that they see. So each instance writes a record of its own, apart
@@ -49,6 +50,8 @@ func (p *presence) writePresence(ctx context.Context) error {
 	for name, text := range sharing(&p.in.Options) {
 		records.SetProperty(&record, name, text)
 	}
+	variants.Show(&record, p.in.Options.Variant, p.in.Since)
+	variants.ShowSlow(&record, p.in.Slow.Values(), time.Now())
 	record.Timestamp = instance.Timestamp()
 	got, err := p.putRecord(ctx, record)
 	if err == nil {

@@ -39,6 +39,9 @@ type balancer struct {
 	marked   map[string]string    // ETags of leases with an old mark in the last listing, by their ids
 	marker   feed.Record          // the unit's marker when this instance joined; zero before that
 	gone     error                // why the unit has no leases any more
+
+	takeovers   takeovers // of this round
+	differSince time.Time // since when live instances run different variants; zero if they do not
 }
 
 func newBalancer(u *Unit) *balancer {
@@ -119,6 +122,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.checkCover(ctx)
 		b.presence.cleanPresences(ctx)
 	}
+	b.compareVariants(s.hosts)
 	b.waiting.See(records.IDs(s.pick(s.plan.Waiting)))
 	// This must happen before the first lease begins: if another kind of processor shares the unit, the position must
 	// not pass keys that are set aside, because the other processor would skip their changes.
@@ -127,6 +131,9 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	done := feed.Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.in.Claims.Number(), Listed: listed}
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
+	for _, t := range b.takeovers.takeAll() {
+		instance.CallHook(b.in, b.in.Hooks.TakenOver, t)
+	}
 	b.obeyPauses(ctx, s.leases)
 	b.cutLeases(s)
 	done.Given = b.giveAway(s)

@@ -14,6 +14,7 @@ import (
 type situation struct {
 	leases   []feed.Record   // valid leases, with different ranges
 	alive    []balance.Owner // instances that show presence, including this one
+	hosts    []feed.Record   // the presence of the others among them
 	capacity map[balance.Owner]balance.Capacity
 	least    int          // the number of leases for which some instance asks
 	plan     balance.Plan // contains indexes of leases
@@ -47,6 +48,7 @@ func (b *balancer) situation() situation {
 			b.planned.Sub(host.Updated) <= host.Expiration+records.ClockGrain
 		if alive && records.OwnerOf(host) != b.in.Me {
 			s.admit(records.OwnerOf(host), host.Properties)
+			s.hosts = append(s.hosts, host)
 		}
 	}
 	leases, pauses := make([]balance.Lease, len(good)), b.in.View.Pauses()

@@ -117,6 +117,9 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 		return false
 	}
 	b.in.View.Put(got)
+	if crashed {
+		b.takeovers.add(seen, b.in.View.Now())
+	}
 	b.in.Begin(got, started, crashed)
 	return true
 }

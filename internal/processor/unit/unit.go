@@ -24,6 +24,8 @@ type Unit struct {
 	ready atomic.Bool                  // the unit's leases exist
 	began atomic.Pointer[feed.NewUnit] // set if this instance has made the unit
 	last  latest.Value[feed.Round]
+
+	variants latest.Value[feed.Variants] // of the live instances, in the last round
 }
 
 // New makes a Unit for an instance. [Unit.Run] does the work.
@@ -78,6 +80,12 @@ func (u *Unit) IsReady() bool { return u.ready.Load() }
 
 // Began returns where the unit begins, if this instance has made the leases; otherwise nil.
 func (u *Unit) Began() *feed.NewUnit { return u.began.Load() }
+
+// Variants returns what the live instances run, as seen in the last round.
+func (u *Unit) Variants() feed.Variants {
+	all, _ := u.variants.Get()
+	return all
+}
 
 // LastRound returns the last round, and its end.
 func (u *Unit) LastRound() (feed.Round, time.Time) { return u.last.Get() }

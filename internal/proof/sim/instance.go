@@ -86,6 +86,7 @@ func (w *world) optionsOf(i *instance) changefeed.Options {
 			Acquired: i.noteAcquired,
 			Released: i.noteReleased,
 			Outage:   i.noteOutage,
+			Slow:     func(_ context.Context, b feed.SlowBatch) { w.ledger.note("%s has a slow batch: %+v", i, b) },
 			Error:    func(_ context.Context, err *feed.Error) { w.ledger.note("%s: %v", i, err) },
 			Parked:   func(_ context.Context, l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},

@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -48,6 +47,11 @@ func flawsOf(u *unit.Unit) []flaw {
 		hole = "instances mend that within a minute: if the hole stays, read their log"
 		expired, v = "other instances take over: if they do not within a minute, read their log", Warn
 	}
+	return append(failuresOf(hole), warningsOf(v, expired)...)
+}
+
+// failuresOf returns the flaws that are failures; hole is what to do about a hole.
+func failuresOf(hole string) []flaw {
 	return []flaw{
 		{
 			Fail, func(r *unit.Row) bool { return r.Kind == unit.KindHole },
@@ -71,6 +75,17 @@ func flawsOf(u *unit.Unit) []flaw {
 			Fail, func(r *unit.Row) bool { return r.Kind == unit.KindLease && r.Attempts >= attemptsFail },
 			fmt.Sprintf("the batch has failed %d times or more, and changes of other keys wait", attemptsFail),
 			"read the log of the owner; with dead letters a processor goes on: see changefeed help run",
+		},
+	}
+}
+
+// warningsOf returns the other flaws; v is the verdict on expired leases, and expired is what to do about them.
+func warningsOf(v Verdict, expired string) []flaw {
+	return []flaw{
+		{
+			Warn, func(r *unit.Row) bool { return r.InHand != nil },
+			"a batch is in the handler for much longer than usual",
+			"see what the handler of the owner waits for: it may hang",
 		},
 		{v, isState(unit.StateExpired), "its owner has been silent for too long", expired},
 		{
@@ -197,6 +212,12 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 		found = append(found, bad(check, about, Warn, "see why they have ended: others take over their leases",
 			"gone without an end: %s", some(gone)))
 	}
+	for _, w := range u.Warnings {
+		if w.Word == unit.WarnDiffer {
+			found = append(found, bad(check, about, Warn, "after an upgrade, stop the old ones; if two handlers share the "+
+				"name by mistake, give one another name: each change goes to one of them", "%s", w.Text))
+		}
+	}
 	sum := u.Sums()
 	switch {
 	case len(running) == 0 && u.IsAtWork():
@@ -304,8 +325,7 @@ func judgeNames(units []unit.Unit) (found []Finding) {
 	for i := range units {
 		for j := range units[:i] {
 			a, b := &units[j], &units[i]
-			if a.Container != b.Container || a.Processor == b.Processor || len(usage.Nearest(b.Processor,
-				[]string{a.Processor})) == 0 && len(usage.Nearest(a.Processor, []string{b.Processor})) == 0 {
+			if !a.IsAlike(b) {
 				continue
 			}
 			found = append(found, bad("names", b.Container, Warn, "if one name is mistyped, stop its instances and "+

@@ -60,6 +60,11 @@ func TestWhatIsWrongWithALeaseIsJudged(t *testing.T) {
 			Warn, "silent for too long", "other instances take over",
 		},
 		{"expired, and nobody works", []unit.Row{state(unit.StateExpired)}, Fail, "-FF of one", "start an instance"},
+		{
+			"slow",
+			[]unit.Row{lease(func(r *unit.Row) { r.InHand = new(60.0) })},
+			Warn, "much longer than usual", "it may hang",
+		},
 		{"silent", []unit.Row{state(unit.StateSilent)}, Warn, "late", "hangs"},
 		{"of another make", []unit.Row{lease(func(r *unit.Row) { r.Epoch = "" })}, Warn, "another make", "handler"},
 		{"paused", []unit.Row{free(unit.StatePaused)}, Warn, "paused", "changefeed leases resume"},
@@ -146,6 +151,16 @@ func TestInstancesAreJudged(t *testing.T) {
 	only(unitOf(lease(func(r *unit.Row) { r.Epoch = "" }))).want(t, Warn, "not known", "another make")
 	only(unitOf(lease(func(r *unit.Row) { r.Owner, r.State = "", unit.StateStopped }))).want(t, Warn,
 		"no instance runs, nothing behind", "start one")
+	differing := unitOf(lease(nil), instance("one/A"))
+	differing.Warnings = []unit.Warning{
+		{Word: unit.WarnAlike, Text: "another"}, {Word: unit.WarnDiffer, Text: "instances differ: a runs x; b runs y"},
+	}
+	all := judgeInstances(differing)
+	if len(all) != 2 {
+		t.Fatalf("%d findings, want 2: %v", len(all), all)
+	}
+	all[0].want(t, Warn, "instances differ: a runs x; b runs y", "stop the old ones")
+	all[1].want(t, OK, "1 instance", "")
 }
 
 func TestHeldKeysAndLettersAreCounted(t *testing.T) {

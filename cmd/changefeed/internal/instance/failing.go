@@ -80,12 +80,13 @@ type absence struct {
 	since time.Time // zero if the account can be reached
 }
 
-// hooks watch the requests for changes and the writes of leases.
+// hooks watch the requests for changes, the writes of leases, and the reports of other requests that have failed.
 func (a *absence) hooks(log *slog.Logger) changefeed.Hooks {
 	return changefeed.Hooks{
 		ReadDone:  func(_ context.Context, d feed.ReadDone) { a.noteEnd(log, d.Err) },
 		WaitDone:  func(_ context.Context, d feed.WaitDone) { a.noteEnd(log, d.Err) },
 		StoreDone: func(_ context.Context, d feed.StoreDone) { a.noteEnd(log, d.Err) },
+		Error:     func(_ context.Context, err *feed.Error) { a.noteEnd(log, err) },
 	}
 }
 

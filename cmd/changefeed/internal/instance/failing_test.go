@@ -115,3 +115,18 @@ func TestTheEndOfAnOutageIsALine(t *testing.T) {
 		}
 	})
 }
+
+// An idle instance makes no request whose end has a hook of its own, but its reports say that the account is away.
+func TestAnAccountThatIsBackIsToldAfterAnyRequest(t *testing.T) {
+	var log bytes.Buffer
+	var away absence
+	hooks := away.hooks(slog.New(slog.NewTextHandler(&log, nil)))
+	refused := fmt.Errorf("follow leases: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	for _, err := range []error{feed.ErrThrottled, refused} {
+		hooks.Error(t.Context(), &feed.Error{Origin: feed.OriginLeaseStore, Err: err})
+		hooks.WaitDone(t.Context(), feed.WaitDone{})
+	}
+	if strings.Count(log.String(), "the account is back") != 1 {
+		t.Errorf("the log is %q", &log)
+	}
+}

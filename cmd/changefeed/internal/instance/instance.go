@@ -178,6 +178,9 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err := i.chooseStart(ctx, store); err != nil {
 		return err
 	}
+	if leases != nil { // there was a lease container, with the units of others
+		i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, i.namesakeHooks(leases, monitored))
+	}
 	return i.runProcessor(ctx, monitored.Source, store, h)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/variants"
 )
 
 // silence is how long an owner may be silent if the lease does not say: the default of [changefeed.Options].
@@ -114,6 +115,9 @@ func (r *Row) noteOwner(now time.Time, quiet, allowed time.Duration) {
 // describeInstance makes the row the row of an instance.
 func (r *Row) describeInstance(now time.Time) {
 	r.Kind = KindInstance
+	if v, known := variants.Read(r.record); known {
+		r.Runs = &v
+	}
 	quiet := now.Sub(r.record.Updated).Round(time.Second)
 	switch {
 	case r.record.State == feed.StateRetired:

@@ -44,6 +44,12 @@ var faultWords = []struct {
 	{"failing", "a batch has failed", func(r *Row) (string, bool) {
 		return fmt.Sprintf("the batch in hand has failed %d times", r.Attempts), r.Attempts > 0
 	}},
+	{"slow", "a batch is in the handler for much longer than usual", func(r *Row) (string, bool) {
+		if r.InHand == nil {
+			return "", false
+		}
+		return "a batch has been in the handler for " + terminal.Seconds(*r.InHand), true
+	}},
 	{"held", "keys are held behind a dead letter", func(r *Row) (string, bool) {
 		return fmt.Sprintf("%s held", terminal.Count(r.Held, "key")), r.Held > 0
 	}},
@@ -58,6 +64,13 @@ var faultWords = []struct {
 	}},
 }
 
+// faultsOfUnits are the faults of a unit as a whole: the words of warnings.
+var faultsOfUnits = []struct{ word, about string }{
+	{WarnDiffer, "instances of the unit run different handlers, programs or options"},
+	{WarnIdle, "an instance has no lease, because there are too few"},
+	{WarnAlike, "another unit on the same container has a similar name"},
+}
+
 // inState finds the leases in a state.
 func inState(state, what string) func(r *Row) (string, bool) {
 	return func(r *Row) (string, bool) { return what, r.State == state }
@@ -70,6 +83,9 @@ func FaultsAbout() string {
 	line("wait>DURATION", "the oldest change has waited longer, such as wait>2m")
 	line("lag>NUMBER", "more changes are behind, such as lag>1000")
 	for _, w := range faultWords {
+		line(w.word, w.about)
+	}
+	for _, w := range faultsOfUnits {
 		line(w.word, w.about)
 	}
 	return strings.TrimRight(text.String(), "\n")
@@ -91,6 +107,9 @@ func (f *Faults) String() string {
 func (*Faults) Words() []string {
 	words := []string{"wait>2m", "lag>1000"}
 	for _, w := range faultWords {
+		words = append(words, w.word)
+	}
+	for _, w := range faultsOfUnits {
 		words = append(words, w.word)
 	}
 	return words
@@ -142,6 +161,12 @@ func parseFault(text string) (fault, error) {
 		}
 		words = append(words, w.word)
 	}
+	for _, w := range faultsOfUnits {
+		if w.word == text {
+			return fault{text, func(*Row) (string, bool) { return "", false }}, nil
+		}
+		words = append(words, w.word)
+	}
 	return fault{}, fmt.Errorf("%q is no fault: want some of wait>DURATION, lag>NUMBER, %s", text,
 		strings.Join(words, ", "))
 }
@@ -161,6 +186,11 @@ func (f *Faults) Find(units []Unit) string {
 	}
 	var found []string
 	for _, u := range units {
+		for _, one := range f.all {
+			if what := u.warningOf(one.text); what != "" {
+				found = append(found, terminal.OneLine(u.Processor+": "+what))
+			}
+		}
 		for i := range u.Rows {
 			for _, one := range f.all {
 				if what, is := one.in(&u.Rows[i]); is {

@@ -33,6 +33,7 @@ func TestEachFaultIsFoundWhereItIs(t *testing.T) {
 		"overlap": {of(func(r *Row) { r.Overlaps = []string{"b"} }), "another lease"},
 		"broken":  {of(func(r *Row) { r.record.Err = errors.New("no range") }), "no range"},
 		"failing": {of(func(r *Row) { r.Attempts = 3 }), "failed 3 times"},
+		"slow":    {of(func(r *Row) { r.InHand = new(72.0) }), "in the handler for 1m12s"},
 		"held":    {of(func(r *Row) { r.Held = 2 }), "2 keys held"},
 		"aside":   {of(func(r *Row) { r.SetAside = 1 }), "1 key set aside"},
 		"outage":  {of(func(r *Row) { r.Outage = "TIME" }), "outage since TIME"},

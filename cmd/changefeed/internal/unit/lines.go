@@ -78,6 +78,7 @@ type leaseLine struct {
 	Exact  bool     `json:"lag_exact" about:"lag is a count; else an estimate"`
 	Shared bool     `json:"lag_shared" about:"lag is an upper bound, for a partition that leases share"`
 	Waited *float64 `json:"lag_seconds" about:"how long the oldest of these changes has waited"`
+	InHand *float64 `json:"in_hand_seconds" about:"how long a batch has been in the handler; null if not too long"`
 	headway
 	Notes []string `json:"notes" about:"what an operator should know"`
 }
@@ -88,7 +89,17 @@ type instanceLine struct {
 	Instance string `json:"instance" about:"name of the instance"`
 	Running  bool   `json:"running" about:"the instance has written lately, and has not stopped"`
 	age
+	Leases int `json:"leases" about:"how many leases the instance owns"`
+	ran
 	Notes []string `json:"notes" about:"what an operator should know"`
+}
+
+// ran is what an instance runs.
+type ran struct {
+	Variant *string `json:"variant" about:"hash of the next three; null if the instance does not tell"`
+	Handler *string `json:"handler" about:"name and version of the handler"`
+	Program *string `json:"program" about:"module and version of the program"`
+	Options *string `json:"options" about:"options that decide what happens to a change"`
 }
 
 type requestLine struct {
@@ -214,10 +225,15 @@ func (r Row) line() report.Value {
 			Position: known(r.Position), Mode: modeWord(r.record.Mode), State: r.State, Attempts: r.Attempts,
 			Held: r.Held, HeldKeys: append([]string{}, r.HeldKeys...), SetAside: r.SetAside, Outage: known(r.Outage),
 			age: written, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited,
+			InHand:  r.InHand,
 			headway: headwayOf(r.Stuck, r.Pace, r.Watermark), Notes: notes,
 		}
 	case KindInstance:
-		return instanceLine{unit, r.ID, r.Lease, !r.gone, written, notes}
+		line := instanceLine{unit, r.ID, r.Lease, !r.gone, written, r.Leases, ran{}, notes}
+		if v := r.Runs; v != nil {
+			line.ran = ran{new(v.Hash()), known(v.Handler), known(v.Program), known(v.Options)}
+		}
+		return line
 	case KindRequest:
 		q := r.Request
 		line := requestLine{

@@ -3,6 +3,7 @@ package unit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
@@ -65,6 +66,26 @@ func (r registry) listSuffixes(ctx context.Context) (all []suffix, err error) {
 		}
 	}
 	return all, nil
+}
+
+// Names returns the names of the units of a lease container that read a monitored container, sorted.
+func Names(ctx context.Context, leases, monitored *place.Container) ([]string, error) {
+	suffixes, err := registry{leases, []*place.Container{monitored}}.listSuffixes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := everything(ctx, leases.Source)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, doc := range documents {
+		if name, _ := unitOf(suffixes, doc.ID); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // unitOf finds the unit of a document by the id.

@@ -32,6 +32,9 @@ func WriteTables(w io.Writer, container string, units []Unit, at terminal.Termin
 // writeTable writes the table of a unit. Instances have no row; the heading counts them.
 func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	fmt.Fprintln(w, terminal.Wrap(heading(u), 0, at.Room(), 2))
+	for _, warning := range u.Warnings {
+		fmt.Fprintln(w, terminal.Wrap("warning: "+terminal.OneLine(warning.Text), 0, at.Room(), 2))
+	}
 	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
 	if u.Processor == "" {
 		rows = [][]string{{"DOCUMENT", "OWNER", "NOTE"}}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type Unit struct {
 	Processor string
 	Container string // the monitored container; empty if it is not in this store
 	Rows      []Row
+	Warnings  []Warning
 	Estimate  changefeed.Estimation // zero if it has failed, and for documents of no unit
 	store     Store                 // nil for documents of no unit
 }
@@ -67,7 +69,10 @@ type Row struct {
 	Stuck     []feed.Stuck
 	Pace      *changefeed.Pace
 	Request   *Request
-	Overlaps  []string // the ids of leases that cover some of the same keys
+	Overlaps  []string      // the ids of leases that cover some of the same keys
+	InHand    *float64      // seconds that a batch of a lease has been in the handler, if that is too long
+	Leases    int           // of an instance
+	Runs      *feed.Variant // what an instance runs; nil if the instance does not tell
 	Notes     []string
 
 	record feed.Record
@@ -159,7 +164,9 @@ func (s *Surveyor) list(ctx context.Context, leases *place.Container, monitored 
 		}
 	}
 	var all []Unit
+	others := slices.Collect(maps.Values(units))
 	for _, u := range units {
+		u.warn(others)
 		all = append(all, *u)
 	}
 	slices.SortFunc(all, func(a, b Unit) int {
@@ -244,6 +251,8 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	est, err := estimator.Measure(ctx, monitored.Source, listed{LeaseStore: store, records: records, now: now})
 	u.addLags(est, err, now)
 	u.Estimate.Cost = cost.Cost()
+	u.countLeases()
+	u.noteSlow()
 	u.noteEnded()
 	u.noteOverlaps()
 	u.markDefiant()
@@ -316,51 +325,6 @@ func (r *Row) addLag(lag changefeed.Lag, now time.Time) {
 	default:
 		r.note("lag unknown: %v", lag.Err)
 	}
-}
-
-// noteOverlaps adds notes to overlapping leases, and adds holes between leases.
-func (u *Unit) noteOverlaps() {
-	var covering []*Row
-	for i := range u.Rows {
-		if r := &u.Rows[i]; r.Kind == KindLease && r.record.State != feed.StateRetired && !r.record.Range.Empty() {
-			covering = append(covering, r)
-		}
-	}
-	slices.SortFunc(covering, func(a, b *Row) int { return strings.Compare(a.record.Range.Min, b.record.Range.Min) })
-	covered := ""
-	var holes []Row
-	for i, r := range covering {
-		// Compare with all earlier leases and not only with the last: a wide lease may overlap several.
-		for _, other := range covering[:i] {
-			// A splitting parent overlaps its children for a while, and reads nothing.
-			handedOver := r.record.State == feed.StateSplitting || other.record.State == feed.StateSplitting
-			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
-				r.noteOverlap(other)
-				other.noteOverlap(r)
-			}
-		}
-		holes = append(holes, hole(covered, r.record.Range.Min)...)
-		covered = max(covered, r.record.Range.Max)
-	}
-	u.Rows = append(u.Rows, append(holes, hole(covered, feed.FullRange().Max)...)...)
-}
-
-// noteOverlap notes that a lease overlaps another.
-func (r *Row) noteOverlap(other *Row) {
-	r.Overlaps = append(r.Overlaps, other.ID)
-	r.note("overlaps %s: keys in both are handled twice", other.ID)
-}
-
-// hole returns the row of a range without a lease, if the range is not empty.
-func hole(from, to string) []Row {
-	r := feed.Range{Min: from, Max: to}
-	if r.Empty() {
-		return nil
-	}
-	return []Row{{
-		Kind: KindHole, Range: r.String(), record: feed.Record{Range: r},
-		Notes: []string{"no lease covers these keys: running processors repair that"},
-	}}
 }
 
 // A Sum is the sum of the rows of a unit.

@@ -1,0 +1,52 @@
+package changefeed
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/millrace/changefeed/feed"
+)
+
+// maxVariant bounds Options.Variant, because each instance writes it with every renewal.
+const maxVariant = 200
+
+// variant returns what an instance with these options runs, as the other instances see it. Options that may well differ
+// are left out: the name, the times of leases, sizes, and the number of batches at once.
+func (o Options) variant() feed.Variant {
+	words := []string{fmt.Sprintf("timeout=%v", o.HandlerTimeout)}
+	for _, word := range []struct {
+		text string
+		is   bool
+	}{
+		{fmt.Sprintf("max-attempts=%d", o.OnFailure.MaxAttempts), o.OnFailure.MaxAttempts > 0},
+		{fmt.Sprintf("max-age=%v", o.OnFailure.MaxAge), o.OnFailure.MaxAge > 0},
+		{"dead-letters", o.OnFailure.DeadLetters != nil},
+		{"hold", o.OnFailure.HoldKeys},
+		{"manual", o.Manual},
+		{"filter", o.Filter != nil},
+		{"concurrent", o.Concurrency > 1},
+	} {
+		if word.is {
+			words = append(words, word.text)
+		}
+	}
+	return feed.Variant{Handler: o.Variant, Program: programVersion(), Options: strings.Join(words, " ")}
+}
+
+// programVersion returns the module and the version of this program: of a release, or with the commit. A build without
+// either has the version (devel), which says nothing about its sources.
+var programVersion = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	text := strings.TrimSpace(info.Main.Path + " " + info.Main.Version)
+	of := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
+	if of >= 0 && info.Main.Version == "(devel)" {
+		text += " " + info.Settings[of].Value
+	}
+	return text
+})
