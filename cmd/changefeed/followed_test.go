@@ -131,10 +131,11 @@ type advised struct {
 func newAdvised(t *testing.T) *advised {
 	t.Setenv(contexts.FileVariable, filepath.Join(t.TempDir(), "config.json"))
 	w := &advised{T: t, url: cosmostest.NewTestServer(t).URL}
-	documents := ""
-	for _, key := range strings.Split("abcdefghijklmnopqrst", "") { // three of many fail: all of them were an outage
-		documents += fmt.Sprintf(`{"id":"1","pk":%q}`+"\n", key)
+	var lines strings.Builder
+	for key := range strings.SplitSeq("abcdefghijklmnopqrst", "") { // three of many fail: all of them were an outage
+		fmt.Fprintf(&lines, `{"id":"1","pk":%q}`+"\n", key)
 	}
+	documents := lines.String()
 	w.dir = storeOf(t, documents)
 	for name, text := range map[string]string{
 		"in": documents, "sql": "SELECT * FROM c", "refuse": `if grep -q '"pk":"[abc]"'; then exit 1; fi`,

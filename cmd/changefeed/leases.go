@@ -34,7 +34,7 @@ runs), paused, broken, splitting or retired.
 The containers that the units read are looked for in the same store or, in an account, in the same database, and at
 --source. A store and changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts
 transactions), and ≤N is an upper bound (the number of a whole partition, which several leases share); a small lag is
-read and counted. -v says how many requests and RU the estimate of each unit has cost.
+read and counted. -v says what the estimate has cost.
 
 --delete removes the leases of a unit with all positions, so that its next processor begins anew at its own --from. If a
 processor of the unit works, this is refused. On a terminal it asks first; elsewhere --yes is required.`

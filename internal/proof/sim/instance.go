@@ -87,8 +87,11 @@ func (w *world) optionsOf(i *instance) changefeed.Options {
 			Released: i.noteReleased,
 			Outage:   i.noteOutage,
 			Slow:     func(_ context.Context, b feed.SlowBatch) { w.ledger.note("%s has a slow batch: %+v", i, b) },
-			Error:    func(_ context.Context, err *feed.Error) { w.ledger.note("%s: %v", i, err) },
-			Parked:   func(_ context.Context, l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
+			Differing: func(_ context.Context, d feed.Difference) {
+				w.ledger.note("%s sees instances that differ: %+v", i, d)
+			},
+			Error:  func(_ context.Context, err *feed.Error) { w.ledger.note("%s: %v", i, err) },
+			Parked: func(_ context.Context, l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
 	}
 	o.Concurrency, o.OnFailure.MaxAttempts, o.OnFailure.HoldKeys = w.weather.at, w.weather.attempts, w.weather.hold

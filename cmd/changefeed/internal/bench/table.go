@@ -11,7 +11,8 @@ import (
 // The table of figures, for a terminal of any width.
 
 // writeFigures writes a table with a bar for each figure, and a line about each below. In a narrow terminal the table
-// first drops the bars and then the targets; the lines below then contain the targets.
+// first drops the bars and then the targets; the lines below then contain the targets, and the ratios stand beside the
+// verdicts, because a row has three lines at most.
 func writeFigures(w io.Writer, all []Figure, width int) error {
 	table, targets := figureTable(all, true, true), true
 	if !terminal.Fits(table, width) {
@@ -38,14 +39,14 @@ func writeFigures(w io.Writer, all []Figure, width int) error {
 // figureTable returns the rows of the table, with or without its wide columns.
 func figureTable(all []Figure, bars, targets bool) [][]string {
 	row := func(name, value, baseline, ratio, bar, target, verdict string) []string {
-		cells := []string{name, value, baseline, ratio}
-		if bars {
+		cells := []string{name, value, baseline}
+		if !targets {
+			return append(cells, ratio+" "+verdict)
+		}
+		if cells = append(cells, ratio); bars {
 			cells = append(cells, bar)
 		}
-		if targets {
-			cells = append(cells, target)
-		}
-		return append(cells, verdict)
+		return append(cells, target, verdict)
 	}
 	table := [][]string{row("NAME", "VALUE", "BASELINE", "RATIO", "", "TARGET", "VERDICT")}
 	for _, f := range all {
