@@ -39,6 +39,7 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	hooks.Error(t.Context(), &feed.Error{Origin: feed.OriginSource, Err: errors.New("no answer")})
 	hooks.BatchDone(t.Context(), feed.BatchDone{Batch: &feed.Batch{Attempt: 1}})
 	fails(1, 3)
+	out.WriteString("level=WARN mended\n") // nothing was said again before
 	hooks.BatchDone(t.Context(), feed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
 	fails(1, 3)
 	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{
@@ -55,8 +56,8 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 		_, said, _ := strings.Cut(strings.TrimSpace(line), "level=WARN ")
 		got = append(got, strings.TrimPrefix(said, `msg="a batch fails again and is tried again" lease=-FF `))
 	}
-	want := "attempt=2 next=200ms, attempt=4 next=800ms, attempt=8 next=12.8s, attempt=16 next=30s, attempt=2 " +
-		"next=200ms"
+	want := "attempt=2 next=200ms, attempt=4 next=800ms, attempt=8 next=12.8s, attempt=16 next=30s, mended, " +
+		"attempt=2 next=200ms"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("said %q, want %s", got, want)
 	}
