@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -80,7 +81,7 @@ func (m *meter) addAside(ctx context.Context, lag *Lag, aside []notes.AsideKey) 
 		}
 	}
 	if uncounted > 0 {
-		first := slices.MinFunc(aside, func(a, b notes.AsideKey) int { return int(min(1, max(-1, a.LSN-b.LSN))) })
+		first := slices.MinFunc(aside, func(a, b notes.AsideKey) int { return cmp.Compare(a.LSN, b.LSN) })
 		oldest := m.findTime(ctx, lag.Lease, first.Key, m.asideFrom(first, at), 0)
 		lag.addBacklog(feed.Backlog{Items: int64(uncounted), Oldest: oldest}) // or more
 		lag.Exact, lag.untimed = false, oldest.IsZero()

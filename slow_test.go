@@ -2,6 +2,7 @@ package changefeed_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +88,34 @@ func TestASlowBatchIsReportedOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Batches of different keys that begin at the same time are different batches.
+func TestEachOfSeveralSlowBatchesIsShown(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		const keys = 3
+		for key := range keys {
+			w.put(fmt.Sprint("city-", key), "item", 1)
+		}
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			time.Sleep(2 * time.Minute)
+			return nil
+		})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Concurrency: keys, MaxItems: 1})
+		time.Sleep(time.Minute)
+		shown := 0
+		for _, host := range w.records(feed.KindHost) {
+			shown += len(variants.ReadSlow(host))
+		}
+		if n := len(p.processor.Status()[0].Slow); n != keys || shown != keys {
+			t.Errorf("%d slow batches in the status and %d in the presence, want %d", n, shown, keys)
+		}
+		time.Sleep(2 * time.Minute)
+		if all := p.processor.Status()[0].Slow; len(all) > 0 {
+			t.Errorf("after the end: %+v", all)
+		}
+		p.stop(t)
+	})
 }
 
 // An instance says from whom it has taken leases, if the owner has shown no life, and not if leases are given.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -21,11 +22,12 @@ const weightOfLast = 8
 func (d *delegate) watchCall(b *feed.Batch, begun time.Time) (left func(how outcome, took time.Duration)) {
 	usual := time.Duration(d.usual.Load())
 	slow := feed.SlowBatch{Lease: b.LeaseToken, Changes: len(b.Changes), Since: begun, Usual: usual}
-	name := b.LeaseToken + begun.Format(" "+time.RFC3339Nano)
+	var name string // made for a slow batch alone, because every call comes here
 	told := make(chan struct{})
 	limit := min(max(slowAfter, slowTimes*usual), d.in.Options.HandlerTimeout/2)
 	timer := time.AfterFunc(limit, func() {
 		defer close(told)
+		name = fmt.Sprintf("%s %s %p", b.LeaseToken, begun.Format(time.RFC3339Nano), b) // two may begin at the same time
 		d.in.Slow.Put(name, slow)
 		instance.CallHook(d.in, d.in.Hooks.Slow, slow)
 	})
