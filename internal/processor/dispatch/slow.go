@@ -27,7 +27,8 @@ func (d *delegate) watchCall(b *feed.Batch, begun time.Time) (left func(how outc
 	limit := min(max(slowAfter, slowTimes*usual), d.in.Options.HandlerTimeout/2)
 	timer := time.AfterFunc(limit, func() {
 		defer close(told)
-		name = fmt.Sprintf("%s %s %p", b.LeaseToken, begun.Format(time.RFC3339Nano), b) // two may begin at the same time
+		// Several may begin at the same time.
+		name = fmt.Sprintf("%s %s %p", b.LeaseToken, begun.Format(time.RFC3339Nano), b)
 		d.in.Slow.Put(name, slow)
 		instance.CallHook(d.in, d.in.Hooks.Slow, slow)
 	})
