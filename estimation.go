@@ -49,8 +49,8 @@ type Pace struct {
 // Never is the [Pace].CatchUp of a lease whose pending changes do not become fewer.
 const Never time.Duration = math.MaxInt64
 
-// settled is how long after its commit time a store shows a change at the latest: times may be whole seconds, clocks of
-// servers differ, and a write may wait for a disk.
+// settled is how long after its commit time a store shows a change at the latest, and how much earlier the commit time
+// of a later change may be: times may be whole seconds, clocks of servers differ, and a write may wait for a disk.
 const settled = 5 * time.Second
 
 // ownerSilence is how long an owner may be silent if the lease does not say: the default of Options.Expiration.
@@ -211,11 +211,13 @@ func (u *measuredUnit) watermarkOf(lag Lag, heldSince time.Time) time.Time {
 	if lag.untimed {
 		return time.Time{}
 	}
-	mark := u.at.Add(-settled).Truncate(time.Second)
-	for _, open := range []time.Time{lag.Oldest, heldSince} {
-		if !open.IsZero() && open.Before(mark) {
-			mark = open
-		}
+	mark := u.at
+	if !lag.Oldest.IsZero() && lag.Oldest.Before(mark) {
+		mark = lag.Oldest
+	}
+	mark = mark.Add(-settled).Truncate(time.Second)
+	if !heldSince.IsZero() && heldSince.Before(mark) {
+		mark = heldSince
 	}
 	return mark
 }

@@ -276,8 +276,8 @@ func TestKeysThatWaitHoldTheWatermarkBack(t *testing.T) {
 				switch {
 				case !c.known && !mark.IsZero():
 					t.Errorf("watermark %v, want none", mark)
-				case c.known && (mark.After(began) || began.Sub(mark) > time.Second):
-					t.Errorf("watermark %v, want %v, when the change that waits was written", mark, began)
+				case c.known && (mark.After(began) || began.Sub(mark) > 5*time.Second):
+					t.Errorf("watermark %v, want at most 5 s before %v, when the change that waits was written", mark, began)
 				}
 				w.edit(func(l *feed.Record) { records.SetProperty(l, name, "") })
 				mark = w.measure(new(changefeed.Estimator), source).Total.Watermark

@@ -37,9 +37,10 @@ type Lag struct {
 	// Watermark is the time before which all is handled: the unit has handled every change of the range that the feed
 	// shows with an earlier commit time. Zero is unknown. If nothing is pending, Watermark is the time of the estimate
 	// by the store's clock, less some seconds, because a store may show a change a little after its commit time.
-	// Otherwise Watermark is at most the time of the oldest pending change. The changes of a held partition key are
-	// not handled: Watermark is at most the time of the change for which the key is held, and unknown if the feed no
-	// longer has that version. A change that was parked and holds no key counts as handled.
+	// Otherwise Watermark is some seconds before the time of the oldest pending change, because the clocks of a store's
+	// servers may differ. The changes of a held partition key are not handled: Watermark is at most the time of the
+	// change for which the key is held, and unknown if the feed no longer has that version. A change that was parked
+	// and holds no key counts as handled.
 	Watermark time.Time
 
 	Stuck []feed.Stuck // why nobody handles the pending changes; empty if somebody does, or if nothing is pending
@@ -123,7 +124,7 @@ func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Positi
 const (
 	countPage = 100 // changes a page, and of a lease that has its partition to itself
 	countMost = 500 // changes of a lease that shares its partition
-	mostEmpty = 10  // pages in a row without a change, before the end is taken for reached
+	mostEmpty = 10  // pages in a row without a change, before the rest counts as unknown
 )
 
 // measureRange adds the backlog of a range.
@@ -157,6 +158,7 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 		}
 		lag.addBacklog(feed.Backlog{Items: sum.Pending, Oldest: sum.Oldest})
 		lag.Exact, lag.Shared = lag.Exact && sum.Exact, lag.Shared || sum.Shared
+		lag.untimed = lag.untimed || sum.untimed
 		return err
 	}
 }
@@ -188,8 +190,12 @@ func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared 
 			empty = 0
 		}
 		switch {
-		case m.isEnd(page, at) || empty == mostEmpty:
+		case m.isEnd(page, at):
 			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
+			return nil
+		case empty == mostEmpty: // others may come behind
+			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
+			lag.Exact, lag.untimed = false, true
 			return nil
 		case items >= most:
 			// The LSNs from the first pending change to the head, both included, as .NET's estimator counts.

@@ -1,9 +1,9 @@
 package changefeed
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,7 +21,8 @@ type keyNotes struct {
 	held  notes.Held
 }
 
-// readKeys reads the notes of a lease. A note for another position is outdated and has no keys.
+// readKeys reads the notes of a lease. A note for another position is outdated and has no keys. If a note cannot be
+// read, the error is a [feed.ErrBadLease], and the keys of the other note are right.
 func readKeys(ctx context.Context, source feed.Source, lease feed.Lease) (keyNotes, error) {
 	aside, held := lease.Properties[notes.AsideProperty], lease.Properties[notes.HeldProperty]
 	if aside == "" && held == "" {
@@ -36,9 +37,14 @@ func readKeys(ctx context.Context, source feed.Source, lease feed.Lease) (keyNot
 		Position: lease.Position.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max, Partitions: partitions,
 	}
 	var k keyNotes
-	all, _ := notes.ReadAside(aside, in)
+	all, asideErr := notes.ReadAside(aside, in)
 	k.aside = all.Keys
-	k.held, _ = notes.ReadHeld(held, in)
+	k.held, err = notes.ReadHeld(held, in)
+	for name, err := range map[string]error{notes.AsideProperty: asideErr, notes.HeldProperty: err} {
+		if err != nil && !errors.Is(err, notes.ErrMoved) {
+			return k, fmt.Errorf("%w: property %s: %w", feed.ErrBadLease, name, err)
+		}
+	}
 	return k, nil
 }
 
@@ -61,12 +67,14 @@ func (m *meter) addKeys(ctx context.Context, lag *Lag) (heldSince time.Time, hel
 // addAside adds the changes of keys that are set aside, as far as they are before the position of the lease.
 func (m *meter) addAside(ctx context.Context, lag *Lag, aside []notes.AsideKey) error {
 	at := lag.Lease.Position
-	uncounted := 0
 	for _, k := range aside {
 		o := feed.ReadOptions{Mode: lag.Lease.Mode, Key: feed.PartitionKey(k.Key)}
 		all, err := m.countPending(ctx, lag.Lease.Range, m.asideFrom(k, at), o)
 		if errors.Is(err, errors.ErrUnsupported) {
-			uncounted++
+			// A later version of the change may be newer than the changes of other keys, so each key is asked.
+			oldest := m.findTime(ctx, lag.Lease, k.Key, m.asideFrom(k, at), 0)
+			lag.addBacklog(feed.Backlog{Items: 1, Oldest: oldest}) // or more
+			lag.Exact, lag.untimed = false, lag.untimed || oldest.IsZero()
 			continue
 		}
 		if err != nil {
@@ -79,12 +87,6 @@ func (m *meter) addAside(ctx context.Context, lag *Lag, aside []notes.AsideKey) 
 		if all.Items -= after.Items; all.Items > 0 {
 			lag.addBacklog(all)
 		}
-	}
-	if uncounted > 0 {
-		first := slices.MinFunc(aside, func(a, b notes.AsideKey) int { return cmp.Compare(a.LSN, b.LSN) })
-		oldest := m.findTime(ctx, lag.Lease, first.Key, m.asideFrom(first, at), 0)
-		lag.addBacklog(feed.Backlog{Items: int64(uncounted), Oldest: oldest}) // or more
-		lag.Exact, lag.untimed = false, oldest.IsZero()
 	}
 	return nil
 }

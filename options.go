@@ -207,12 +207,6 @@ const (
 	defaultBufferBytes    = 64 << 20
 )
 
-// maxLeases bounds MinLeases, and maxWeight bounds Weight.
-const (
-	maxLeases = 100_000
-	maxWeight = 1000
-)
-
 // withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() Options {
 	o.Instance = cmp.Or(o.Instance, hostInstance())
@@ -290,8 +284,8 @@ func (o Options) rulesOfValues() []optionRule {
 		{o.MinLeases >= 0, "MinLeases", o.MinLeases, number},
 		{o.MaxLeases >= 0, "MaxLeases", o.MaxLeases, number},
 		{
-			o.Weight > 0 && o.Weight <= maxWeight, "Weight", o.Weight,
-			fmt.Sprintf("1 to %d, or zero for the default", maxWeight),
+			o.Weight > 0 && o.Weight <= instance.MaxWeight, "Weight", o.Weight,
+			fmt.Sprintf("1 to %d, or zero for the default", instance.MaxWeight),
 		},
 		{o.CheckpointItems >= 0, "CheckpointItems", o.CheckpointItems, number},
 		{o.Concurrency >= 0, "Concurrency", o.Concurrency, number},
@@ -303,7 +297,10 @@ func (o Options) rulesOfValues() []optionRule {
 			o.OnFailure.MaxSetAside <= notes.MaxAside, "OnFailure.MaxSetAside", o.OnFailure.MaxSetAside,
 			fmt.Sprintf("at most %d, for which a lease has room", notes.MaxAside),
 		},
-		{o.MinLeases <= maxLeases, "MinLeases", o.MinLeases, fmt.Sprintf("at most %d", maxLeases)},
+		{
+			o.MinLeases <= instance.MaxMinLeases, "MinLeases", o.MinLeases,
+			fmt.Sprintf("at most %d", instance.MaxMinLeases),
+		},
 		{o.CheckpointEvery >= 0, "CheckpointEvery", o.CheckpointEvery, none},
 		{o.MaxWait >= 0, "MaxWait", o.MaxWait, none},
 		{o.OnFailure.MaxAge >= 0, "OnFailure.MaxAge", o.OnFailure.MaxAge, none},

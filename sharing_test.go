@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -96,5 +97,28 @@ func TestLoadsCostNoWrites(t *testing.T) {
 	}
 	if writes[1] > writes[0]+2 || writes[0] == 0 {
 		t.Errorf("%d writes without loads, %d with", writes[0], writes[1])
+	}
+}
+
+// A presence record whose numbers no instance writes shares the leases like one without numbers, and cuts no lease.
+func TestNumbersThatNoInstanceWritesDoNotCount(t *testing.T) {
+	for _, property := range []string{notes.WeightProperty, notes.LeastProperty, notes.MostProperty} {
+		inWorld(t, 4, func(t *testing.T, w *world) {
+			for name, number := range map[string]int64{"x": math.MaxInt64, "y": math.MaxInt64, "z": 1} {
+				_, err := w.leases.Create(t.Context(), feed.Record{
+					Kind: feed.KindHost, Version: 1, Token: name, Owner: name, Epoch: "e", Expiration: 5 * time.Minute,
+					Properties: map[string]string{property: notes.PlainNumber(number)},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+			time.Sleep(time.Minute)
+			if all := w.ranges(); len(all) != 4 || len(w.owners()) == 0 {
+				t.Errorf("%s: the leases are %v of %v, want 4 with owners", property, all, w.owners())
+			}
+			p.stop(t)
+		})
 	}
 }

@@ -33,7 +33,8 @@ type Variants []Variant
 // Differ reports whether instances differ.
 func (all Variants) Differ() bool { return len(all) > 1 }
 
-// String names the instances of each variant, and wherein the variants differ: "a, b run mail.sh; c runs other.sh".
+// String names the instances of each variant, and wherein the variants differ: "a, b run mail.sh; c runs other.sh". If
+// there is a single variant, String names all of what the instances run.
 func (all Variants) String() string {
 	parts := make([]string, len(all))
 	for i, v := range all {
@@ -56,7 +57,9 @@ func (all Variants) distinguish(v Variant) (parts []string) {
 		{func(v Variant) string { return v.Program }, "a program of an unknown version"},
 		{func(v Variant) string { return v.Options }, "no options"},
 	} {
-		differs := slices.ContainsFunc(all, func(other Variant) bool { return part.of(other) != part.of(v) })
+		differs := len(all) == 1 || slices.ContainsFunc(all, func(other Variant) bool {
+			return part.of(other) != part.of(v)
+		})
 		switch text := part.of(v); {
 		case differs && text == "":
 			parts = append(parts, part.unknown)

@@ -24,6 +24,9 @@ func TestVariantsSayWhereinTheyDiffer(t *testing.T) {
 			{Handler: "mail", Instances: []string{"a", "b", "c", "d", "e", "f"}},
 			{Instances: []string{"g"}},
 		}, "a, b, c, d and 2 more run mail; g runs a handler without a name"},
+		{feed.Variants{
+			{Handler: "mail", Program: "shop v1", Options: "timeout=1m", Instances: []string{"a"}},
+		}, "a runs mail, shop v1, timeout=1m"},
 	} {
 		if got := c.all.String(); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)

@@ -8,6 +8,13 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
+// The highest values of options that the plans of all instances depend on. If a presence record has a higher value,
+// somebody else has written the record, and the value does not count.
+const (
+	MaxMinLeases = 100_000
+	MaxWeight    = 1000
+)
+
 // Options are the processor's options, with their defaults; changefeed.Options describes each.
 type Options struct {
 	Instance        string

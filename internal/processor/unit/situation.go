@@ -2,6 +2,7 @@ package unit
 
 import (
 	"errors"
+	"math"
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
@@ -84,13 +85,18 @@ func sharing(o *instance.Options) map[string]string {
 
 // admit adds an instance with the properties of its presence.
 func (s *situation) admit(o balance.Owner, properties map[string]string) {
-	number := func(name string) int { return int(notes.Number(properties, name)) }
+	number := func(name string, most int64) int {
+		if n := notes.Number(properties, name); n <= most {
+			return int(n)
+		}
+		return 0 // no instance writes this
+	}
 	s.alive = append(s.alive, o)
 	s.capacity[o] = balance.Capacity{
-		Weight: number(notes.WeightProperty), Most: number(notes.MostProperty),
+		Weight: number(notes.WeightProperty, instance.MaxWeight), Most: number(notes.MostProperty, math.MaxInt32),
 		ByLoad: properties[notes.ByLoadProperty] != "",
 	}
-	s.least = max(s.least, number(notes.LeastProperty))
+	s.least = max(s.least, number(notes.LeastProperty, instance.MaxMinLeases))
 }
 
 // stageOf returns the stage of a lease in a plan.

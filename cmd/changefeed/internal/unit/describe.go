@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/variants"
@@ -62,7 +63,7 @@ func describe(record feed.Record, now time.Time) Row {
 			record.Fence.Sub(now).Round(time.Second))
 	}
 	if record.Attempts > 0 {
-		r.note("the batch after its position has failed %d times", record.Attempts)
+		r.note("the batch after its position has failed %s", terminal.Count(record.Attempts, "time"))
 	}
 	if r.Held > 0 {
 		r.note("partition keys held: %d, %s: see changefeed dlq list, or free one with changefeed dlq release "+
@@ -210,13 +211,17 @@ func (u *Unit) markDefiant() {
 }
 
 // noteEnded marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the
-// next instance. If the unit works, a free lease is another matter: an instance should have taken the lease.
+// next instance. If the unit works, a free lease is another matter: an instance should have taken the lease. If the
+// instances were killed, their leases have owners still.
 func (u *Unit) noteEnded() {
 	if u.IsAtWork() {
 		return
 	}
 	for i := range u.Rows {
 		r := &u.Rows[i]
+		if r.Kind == KindLease {
+			r.gone = r.State == StateExpired
+		}
 		if r.Kind != KindLease || r.State != StateFree {
 			continue
 		}

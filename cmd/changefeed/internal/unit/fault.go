@@ -30,7 +30,9 @@ var faultWords = []struct {
 			r.State == StateExpired
 	}},
 	{"free", "nobody has a lease, though instances run", inState(StateFree, "nobody has the lease")},
-	{"stopped", "no instance runs", inState(StateStopped, "no instance runs")},
+	{"stopped", "no instance of the unit runs", func(r *Row) (string, bool) {
+		return "no instance runs", r.State == StateStopped || r.Kind == KindLease && r.gone
+	}},
 	{"paused", "a lease is paused", inState(StatePaused, "the lease is paused")},
 	{"hole", "no lease holds some keys", func(r *Row) (string, bool) {
 		return "no lease holds these keys", r.Kind == KindHole
@@ -42,7 +44,7 @@ var faultWords = []struct {
 		return fmt.Sprint(r.record.Err), r.record.Err != nil
 	}},
 	{"failing", "a batch has failed", func(r *Row) (string, bool) {
-		return fmt.Sprintf("the batch in hand has failed %d times", r.Attempts), r.Attempts > 0
+		return "the batch in hand has failed " + terminal.Count(r.Attempts, "time"), r.Attempts > 0
 	}},
 	{"slow", "a batch is in the handler for much longer than usual", func(r *Row) (string, bool) {
 		if r.InHand == nil {
@@ -80,8 +82,8 @@ func inState(state, what string) func(r *Row) (string, bool) {
 func FaultsAbout() string {
 	var text strings.Builder
 	line := func(word, about string) { fmt.Fprintf(&text, "  %-14s %s\n", word, about) }
-	line("wait>DURATION", "the oldest change has waited longer, such as wait>2m")
-	line("lag>NUMBER", "more changes are behind, such as lag>1000")
+	line("wait>DURATION", "the oldest change of a lease has waited longer, such as wait>2m")
+	line("lag>NUMBER", "a lease has more changes behind, such as lag>1000")
 	for _, w := range faultWords {
 		line(w.word, w.about)
 	}

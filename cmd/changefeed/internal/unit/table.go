@@ -89,8 +89,12 @@ func (s Sum) Behind() string {
 	case s.Lag == 0 && !s.Known:
 		return "nobody knows how far behind"
 	case s.Lag > 0:
-		return fmt.Sprintf("%s%s behind, the oldest for %s", mark(s.Exact, s.Shared), terminal.Count(s.Lag, "change"),
-			terminal.Seconds(s.Waited))
+		more := ""
+		if !s.Known {
+			more = " and more that nobody knows"
+		}
+		return fmt.Sprintf("%s%s behind%s, the oldest for %s", mark(s.Exact, s.Shared),
+			terminal.Count(s.Lag, "change"), more, terminal.Seconds(s.Waited))
 	}
 	return "nothing behind"
 }

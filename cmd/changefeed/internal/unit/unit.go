@@ -76,7 +76,9 @@ type Row struct {
 	Notes     []string
 
 	record feed.Record
-	gone   bool // an instance that has stopped, or has been silent for too long
+	// an instance that has stopped, or has been silent for too long; or a lease of such an owner, if no instance of the
+	// unit runs
+	gone bool
 }
 
 func (r *Row) note(format string, args ...any) {
@@ -358,6 +360,9 @@ func (u *Unit) Sums() Sum {
 			s.Lag += *r.Lag
 			s.Exact = s.Exact && r.Exact
 			s.Shared = s.Shared || !r.Exact && r.Shared
+		}
+		if len(r.Overlaps) > 0 { // changes of these keys count twice
+			s.Exact, s.Shared = false, true
 		}
 		if r.Waited != nil {
 			s.Waited = max(s.Waited, *r.Waited)
