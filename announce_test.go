@@ -130,6 +130,11 @@ func TestHooksHearOfKeysThatAreSetAside(t *testing.T) {
 		if l := leaseOf(t, p.processor); l.SetAside != w.lag().SetAside || l.Held != w.lag().Held {
 			t.Errorf("the status has %d keys set aside and %d held, the lag %+v", l.SetAside, l.Held, w.lag())
 		}
+		time.Sleep(time.Minute)
+		if l := leaseOf(t, p.processor); l.Read.Token != w.orders.TokenAfter(w.orders.Head()) || l.SetAside != 1 ||
+			l.Exact {
+			t.Errorf("read to %s with %d keys set aside, exact %t", l.Read.Token, l.SetAside, l.Exact)
+		}
 		close(release)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)

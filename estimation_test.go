@@ -174,6 +174,10 @@ func TestAStuckLeaseSaysWhy(t *testing.T) {
 			records.SetProperty(l, notes.OutageProperty, notes.Outage(time.Now()))
 		}, nil},
 		{"failing", func(_ *world, l *feed.Record) { l.Attempts = 3 }, []feed.Stuck{feed.StuckFailing}},
+		{"being split", func(_ *world, l *feed.Record) { l.State = feed.StateSplitting }, nil},
+		{"being split, by an owner that is silent", func(_ *world, l *feed.Record) {
+			l.State, l.Expiration = feed.StateSplitting, time.Second
+		}, []feed.Stuck{feed.StuckExpired}},
 		{
 			"ahead", func(w *world, l *feed.Record) { l.Position.Token = w.orders.TokenAfter(999) },
 			[]feed.Stuck{feed.StuckAhead},
@@ -239,25 +243,35 @@ func TestKeysThatWaitHoldTheWatermarkBack(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		property  func(w *world, at string, lsn int64) (name, text string)
-		overwrite bool // the change that waits is no longer in the feed
+		since     []feed.Write // with these writes the change that waits is no longer in the feed
 		uncounted bool
 		known     bool
 	}{
-		{"set aside", asideNote, false, false, true},
-		{"set aside, of a source that cannot count", asideNote, false, true, true},
-		{"held", heldNote, false, false, true},
-		{"held, and overwritten since", heldNote, true, false, false},
-		{"held for nobody knows how long", func(w *world, at string, _ int64) (string, string) {
+		{name: "set aside", property: asideNote, known: true},
+		{name: "set aside, of a source that cannot count", property: asideNote, uncounted: true, known: true},
+		{
+			name: "set aside, of a source that cannot count, and deleted since", property: asideNote, uncounted: true,
+			since: []feed.Write{{Op: feed.WriteDelete, ID: "1"}},
+		},
+		{name: "held", property: heldNote, known: true},
+		{name: "held, and so is a later key, which the note names first", property: laterHeldNote, known: true},
+		{
+			name: "held, and overwritten since", property: heldNote,
+			since: []feed.Write{upsert("oslo", "1", 2)},
+		},
+		{name: "held for nobody knows how long", property: func(w *world, at string, _ int64) (string, string) {
 			return heldNote(w, at, 0)
-		}, false, false, false},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				lsn := w.put("oslo", "1", 1)
 				began := time.Now()
 				time.Sleep(quiet)
-				if c.overwrite {
-					w.put("oslo", "1", 2)
+				if c.since != nil {
+					if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), c.since); err != nil {
+						t.Fatal(err)
+					}
 				}
 				w.put("rome", "2", 1)
 				at := w.orders.TokenAfter(w.orders.Head())
@@ -306,6 +320,16 @@ func heldNote(w *world, at string, lsn int64) (name, text string) {
 	held := notes.Held{
 		At: at, Partition: notes.Name(p.Range.Min, p.Range.Max, noted(p)),
 		Keys: []string{string(feed.Key("oslo"))}, Since: []int64{lsn},
+	}
+	return notes.HeldProperty, held.String()
+}
+
+// laterHeldNote is the note of a lease that holds two keys: rome, since the newest change, and oslo.
+func laterHeldNote(w *world, at string, lsn int64) (name, text string) {
+	p := w.partitions()[0]
+	held := notes.Held{
+		At: at, Partition: notes.Name(p.Range.Min, p.Range.Max, noted(p)),
+		Keys: []string{string(feed.Key("rome")), string(feed.Key("oslo"))}, Since: []int64{w.orders.Head(), lsn},
 	}
 	return notes.HeldProperty, held.String()
 }
@@ -467,24 +491,37 @@ func TestTheWatermarkOfAUnitIsThatOfItsLastLease(t *testing.T) {
 	})
 }
 
-// A lease of another kind of processor is measured, and still says that this processor cannot work on it.
+// A lease of another kind of processor is measured, also its pace, and still says that this processor cannot work on
+// it.
 func TestALeaseOfAnotherKindIsMeasuredAndSaysSo(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(7)
-		java := `{"id":"` + w.leases.Prefix() + `..0","_etag":null,"LeaseToken":"0","ContinuationToken":"\"2\"",` +
-			`"timestamp":"2022-11-15T17:43:34.634427001Z","Owner":"java","feedRange":null}`
-		state := `{"V":1,"Rid":"r","Mode":"INCREMENTAL","StartFrom":{"Type":"LEASE","Etag":"\"2\""}}`
-		java = strings.Replace(java, `\"2\"`, base64.StdEncoding.EncodeToString([]byte(state)), 1)
-		if _, err := w.container.Upsert(t.Context(), []byte(java)); err != nil {
-			t.Fatal(err)
+		moveTo := func(lsn int) {
+			t.Helper()
+			java := `{"id":"` + w.leases.Prefix() + `..0","_etag":null,"LeaseToken":"0","ContinuationToken":"STATE",` +
+				`"timestamp":"2022-11-15T17:43:34.634427001Z","Owner":"java","feedRange":null}`
+			state := fmt.Sprintf(`{"V":1,"Rid":"r","Mode":"INCREMENTAL","StartFrom":{"Type":"LEASE","Etag":"\"%d\""}}`,
+				lsn)
+			java = strings.Replace(java, "STATE", base64.StdEncoding.EncodeToString([]byte(state)), 1)
+			if _, err := w.container.Upsert(t.Context(), []byte(java)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		est := w.measure(new(changefeed.Estimator), w.orders)
+		moveTo(2)
+		var e changefeed.Estimator
+		est := w.measure(&e, w.orders)
 		if l := est.Leases[0]; !errors.Is(l.Err, feed.ErrForeignLease) || !l.Known() || l.Pending != 5 || !l.Exact ||
 			l.Lease.Range != feed.FullRange() {
 			t.Errorf("lag %+v, want 5 pending of a foreign lease", l)
 		}
 		if total := est.Total; total.Err != nil || total.Pending != 5 || total.Watermark.IsZero() {
 			t.Errorf("total %+v, want 5 pending", total)
+		}
+		time.Sleep(10 * time.Second)
+		moveTo(4)
+		want := changefeed.Pace{PerSecond: 0.2, Exact: true, CatchUp: 15 * time.Second}
+		if got := w.measure(&e, w.orders).Leases[0].Pace; got == nil || *got != want {
+			t.Errorf("pace %+v, want %+v", got, want)
 		}
 	})
 }
@@ -518,4 +555,128 @@ func TestAPageWithoutAChangeIsNotTheEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// brief is a source whose pages have at most 3 changes.
+type brief struct{ feed.Source }
+
+// Read reads a page.
+func (s brief) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+	o.MaxItems = 3
+	return s.Source.Read(ctx, r, from, o)
+}
+
+// Only pages without a change say that the end may be reached, however many pages have been read.
+func TestManySmallPagesAreCountedToTheEnd(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(50)
+		w.make(feed.Position{Start: feed.FromBeginning()}, nil)
+		if l := w.measure(new(changefeed.Estimator), brief{w.orders}).Leases[0]; l.Pending != 50 || !l.Exact {
+			t.Errorf("%d pending, exact %t, want 50", l.Pending, l.Exact)
+		}
+	})
+}
+
+// While a key is set aside, the position moves past its changes. The lease is still all the same, and a lease that
+// handles these changes has a pace although its position stays.
+func TestAKeySetAsideIsMeasuredBesideThePosition(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		lsn := w.put("oslo", "1", 1)
+		w.put("oslo", "2", 1)
+		w.put("rome", "3", 1)
+		w.put("rome", "4", 1)
+		at := w.orders.TokenAfter(3)
+		name, text := asideNote(w, at, lsn)
+		w.make(feed.Position{Token: at, Start: feed.FromBeginning()}, map[string]string{name: text})
+		var e changefeed.Estimator
+		measures := func(pending int64, still bool) *changefeed.Pace {
+			t.Helper()
+			w.edit(func(l *feed.Record) { l.Owner = "a" })
+			l := w.measure(&e, w.orders).Leases[0]
+			if got := slices.Contains(l.Stuck, feed.StuckStill); got != still || l.Pending != pending || !l.Exact {
+				t.Errorf("still: %t, want %t; %d pending, exact %t, want %d", got, still, l.Pending, l.Exact, pending)
+			}
+			return l.Pace
+		}
+		measures(3, false)
+		time.Sleep(5*time.Minute - 10*time.Second)
+		w.move(4)
+		measures(2, false)
+		time.Sleep(10 * time.Second)
+		measures(2, true)
+		time.Sleep(10 * time.Second)
+		w.edit(func(l *feed.Record) { records.SetProperty(l, name, "") })
+		want := changefeed.Pace{PerSecond: 0.2, Exact: true}
+		if got := measures(0, false); got == nil || *got != want {
+			t.Errorf("pace %+v of a lease that handled a key set aside, want %+v", got, want)
+		}
+	})
+}
+
+// A bound and a count cannot be compared: between the two a lease has no pace.
+func TestALeaseHasNoPaceBetweenABoundAndACount(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(2000)
+		half := feed.FullRange().Cut(2)[0]
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half,
+			Position: feed.Position{Start: feed.FromBeginning(), Token: w.orders.TokenAfter(0)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		source := struct {
+			feed.Source
+			feed.Sequencer
+		}{w.orders, w.orders}
+		var e changefeed.Estimator
+		for _, c := range []struct {
+			to     int64
+			shared bool
+			pace   bool
+		}{
+			{0, true, false},
+			{100, true, true},
+			{1900, false, false},
+			{1950, false, true},
+			{100, true, false},
+		} {
+			w.move(c.to)
+			l := w.measure(&e, source).Leases[0]
+			if l.Shared != c.shared || l.Exact == c.shared || (l.Pace != nil) != c.pace {
+				t.Errorf("at %d: shared %t, exact %t, pace %+v", c.to, l.Shared, l.Exact, l.Pace)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// An owner is silent by the clock of the lease store, also if the clock of the estimator is wrong.
+func TestTheSilenceOfAnOwnerIsOfTheStoresClock(t *testing.T) {
+	for _, fast := range []time.Duration{-time.Hour, time.Hour} {
+		for quiet, want := range map[time.Duration][]feed.Stuck{
+			10 * time.Second: nil,
+			10 * time.Minute: {feed.StuckExpired},
+		} {
+			t.Run(fmt.Sprint(fast, " for ", quiet), func(t *testing.T) {
+				inWorld(t, 1, func(t *testing.T, w *world) {
+					w.fill(3)
+					w.make(feed.Position{Start: feed.FromBeginning()}, nil)
+					w.edit(func(l *feed.Record) { l.Owner, l.Epoch = "a", "e1" })
+					time.Sleep(quiet)
+					store := &hookedStore{Leases: w.leases}
+					store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
+						all, now, err := w.leases.List(ctx)
+						for i := range all {
+							all[i].Updated = all[i].Updated.Add(fast)
+						}
+						return all, now.Add(fast), err
+					}
+					est, err := new(changefeed.Estimator).Measure(t.Context(), w.orders, store)
+					if err != nil || !slices.Equal(est.Leases[0].Stuck, want) {
+						t.Errorf("%v, %v, want %v", est.Leases[0].Stuck, err, want)
+					}
+				})
+			})
+		}
+	}
 }

@@ -50,6 +50,9 @@ func TestWhatASplitWithinASplitHasLeftIsPendingOnce(t *testing.T) {
 		if sum != 40 {
 			t.Errorf("%d pending, want 40", sum)
 		}
+		if all := w.measure(new(changefeed.Estimator), w.orders).Total; all.Pending != 40 || !all.Exact || all.Shared {
+			t.Errorf("the unit has %d pending, exact %t, shared %t, want 40", all.Pending, all.Exact, all.Shared)
+		}
 	})
 }
 
