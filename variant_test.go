@@ -157,3 +157,27 @@ func TestWhatIsNotKnownIsNoDifference(t *testing.T) {
 		b.stop(t)
 	})
 }
+
+// Two processes with one name, as on a machine whose old process was forgotten, are two instances.
+func TestProcessesWithOneNameDiffer(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		a := w.run("worker", &tally{}, changefeed.Options{Variant: "mail.sh"})
+		time.Sleep(time.Minute)
+		b := w.run("worker", &tally{}, changefeed.Options{Variant: "other.sh"})
+		time.Sleep(2 * time.Minute)
+		for range 20 {
+			time.Sleep(7 * time.Second)
+			for _, p := range []*process{a, b} {
+				if all := p.processor.Status()[0].Variants; !all.Differ() {
+					t.Errorf("a process sees %v, want two variants", all)
+				}
+			}
+		}
+		a.stop(t)
+		time.Sleep(time.Minute)
+		if all := b.processor.Status()[0].Variants; all.Differ() {
+			t.Errorf("the process that is left sees %v", all)
+		}
+		b.stop(t)
+	})
+}

@@ -15,6 +15,9 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
+// grain is the precision of the clock of a store that keeps whole seconds.
+const grain = time.Second
+
 // shown is the text of [notes.VariantProperty].
 type shown struct {
 	Handler string `json:"handler,omitempty"`
@@ -40,20 +43,30 @@ func read(record feed.Record) (s shown, known bool) {
 	return s, text != "" && json.Unmarshal([]byte(text), &s) == nil
 }
 
+// begunBy returns when the instance of a record began, by the clock of the store: the record says how long before its
+// last write that was.
+func (s shown) begunBy(record feed.Record) time.Time {
+	return record.Updated.Add(-record.Timestamp.Sub(time.UnixMilli(s.Since)))
+}
+
 // Among returns the variants in the presence records of live instances. If an instance was killed and began again, the
-// record of its earlier life still looks live for a while. So of several records with one name, the latest counts.
+// record of its earlier life still looks live for a while. So of several records with one name, the latest counts, and
+// each one that was written after the latest life began: then two processes have one name.
 func Among(live []feed.Record) feed.Variants {
-	latest := map[string]shown{}
+	begun := map[string]time.Time{} // the latest life of each name, by the clock of the store
+	latest := map[string]int64{}
 	for _, record := range live {
-		s, known := read(record)
-		if old, twice := latest[record.Owner]; known && (!twice || s.Since > old.Since) {
-			latest[record.Owner] = s
+		if s, known := read(record); known && s.Since >= latest[record.Owner] {
+			latest[record.Owner], begun[record.Owner] = s.Since, s.begunBy(record)
 		}
 	}
 	groups := map[shown][]string{}
-	for instance, s := range latest {
-		s.Since = 0
-		groups[s] = append(groups[s], instance)
+	for _, record := range live {
+		s, known := read(record)
+		isAlive := s.Since == latest[record.Owner] || record.Updated.After(begun[record.Owner].Add(grain))
+		if s.Since = 0; known && isAlive && !slices.Contains(groups[s], record.Owner) {
+			groups[s] = append(groups[s], record.Owner)
+		}
 	}
 	var all feed.Variants
 	for s, instances := range groups {

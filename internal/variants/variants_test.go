@@ -13,7 +13,14 @@ import (
 // host is the presence record of an instance that has begun a number of seconds after the first.
 func host(name, handler string, since int64) feed.Record {
 	r := feed.Record{Kind: feed.KindHost, Owner: name, Properties: map[string]string{"team": "red"}}
+	r = written(r, since, since)
 	variants.Show(&r, feed.Variant{Handler: handler, Program: "shop v1"}, time.Unix(since, 0))
+	return r
+}
+
+// written sets when a record was written, in seconds by the clocks of the writer and of the store.
+func written(r feed.Record, own, store int64) feed.Record {
+	r.Timestamp, r.Updated = time.Unix(own, 0), time.Unix(store, 0)
 	return r
 }
 
@@ -38,6 +45,14 @@ func TestInstancesAreGroupedByWhatTheyRun(t *testing.T) {
 		},
 		"an earlier life": {
 			[]feed.Record{host("a", "2", 2), host("a", "1", 1), host("b", "1", 1)},
+			"a runs 2; b runs 1",
+		},
+		"two processes with one name": {
+			[]feed.Record{written(host("a", "1", 1), 60, 100), written(host("a", "2", 50), 51, 91)},
+			"a runs 1; a runs 2",
+		},
+		"killed before the next life": {
+			[]feed.Record{written(host("a", "1", 1), 49, 89), written(host("a", "2", 50), 60, 100), host("b", "1", 1)},
 			"a runs 2; b runs 1",
 		},
 		"not known": {[]feed.Record{silent, host("a", "1", 1), spoilt, host("b", "2", 1)}, "a runs 1; b runs 2"},

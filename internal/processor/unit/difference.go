@@ -11,7 +11,9 @@ import (
 // compareVariants compares what the live instances run. hosts are the presence records of the others. The hook is
 // called when instances begin to differ, and when they no longer do; meanwhile [Unit.Variants] says who differs.
 func (b *balancer) compareVariants(hosts []feed.Record) {
-	mine := feed.Record{Kind: feed.KindHost, Owner: b.in.Me.Instance}
+	mine := feed.Record{
+		Kind: feed.KindHost, Owner: b.in.Me.Instance, Updated: b.in.View.Now(), Timestamp: instance.Timestamp(),
+	}
 	variants.Show(&mine, b.in.Options.Variant, b.in.Since)
 	all := variants.Among(append(hosts[:len(hosts):len(hosts)], mine))
 	b.unit.variants.Set(all)
