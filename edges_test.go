@@ -3,6 +3,8 @@ package changefeed
 import (
 	"context"
 	"reflect"
+	"runtime/debug"
+	"slices"
 	"testing"
 	"time"
 
@@ -79,15 +81,43 @@ func TestThePartsHaveAllOptions(t *testing.T) {
 // unused is a place for dead letters that receives none.
 type unused struct{ feed.DeadLetters }
 
-// Failures, changes that leave the feed and changes that are skipped are reported without a hook, too.
+// Failures, changes that leave the feed, changes that are skipped, slow batches and instances that differ are reported
+// without a hook, too. The other hooks do nothing.
 func TestHooksThatMustNotBeSilentHaveADefault(t *testing.T) {
-	hooks := withDefaultHooks(Hooks{})
-	if hooks.Error == nil || hooks.Parked == nil || hooks.Outage == nil || hooks.Begun == nil {
-		t.Errorf("hooks %+v", hooks)
+	promised := []string{"Begun", "Slow", "Parked", "Outage", "Differing", "Error"} // by the comment of feed.Hooks
+	all := reflect.ValueOf(withDefaultHooks(Hooks{}))
+	for i := range all.NumField() {
+		name := all.Type().Field(i).Name
+		if has := !all.Field(i).IsNil(); has != slices.Contains(promised, name) {
+			t.Errorf("%s: has a default: %v", name, has)
+		}
 	}
 	own := false
-	hooks = withDefaultHooks(Hooks{Error: func(context.Context, *feed.Error) { own = true }})
+	hooks := withDefaultHooks(Hooks{Error: func(context.Context, *feed.Error) { own = true }})
 	if hooks.Error(t.Context(), nil); !own {
 		t.Error("the default has replaced a hook")
+	}
+}
+
+// A build without a version is known by its commit, if it has one.
+func TestAProgramIsKnownByItsVersionOrItsCommit(t *testing.T) {
+	commit := []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "4711"}}
+	for _, c := range []struct {
+		version  string
+		settings []debug.BuildSetting
+		want     string
+	}{
+		{"v1.2.3", nil, "example.org/shop v1.2.3"},
+		{"v1.2.3", commit, "example.org/shop v1.2.3"},
+		{"(devel)", commit, "example.org/shop (devel) 4711"},
+		{"(devel)", nil, "example.org/shop (devel)"},
+		{"", nil, "example.org/shop"},
+	} {
+		info := &debug.BuildInfo{
+			Main: debug.Module{Path: "example.org/shop", Version: c.version}, Settings: c.settings,
+		}
+		if got := versionOf(info); got != c.want {
+			t.Errorf("version %q, settings %v: got %q, want %q", c.version, c.settings, got, c.want)
+		}
 	}
 }

@@ -118,6 +118,82 @@ func TestEachOfSeveralSlowBatchesIsShown(t *testing.T) {
 	})
 }
 
+// slowBatches collects what Hooks.Slow is told, and when.
+type slowBatches struct {
+	mu   sync.Mutex
+	told []feed.SlowBatch
+	at   []time.Time
+}
+
+func (s *slowBatches) add(_ context.Context, b feed.SlowBatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told, s.at = append(s.told, b), append(s.at, time.Now())
+}
+
+// A handler whose calls have failed late is not a slow handler: what is usual is learned from successes.
+func TestFailedCallsAreNotUsual(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		const usual = 10 * time.Millisecond
+		calls := 0
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			switch calls++; {
+			case calls <= 3:
+				time.Sleep(usual)
+				return nil
+			case calls <= 8:
+				time.Sleep(20 * time.Second)
+				return errDownstream
+			}
+			time.Sleep(2 * time.Minute)
+			return nil
+		})
+		var slow slowBatches
+		p := w.run("a", h, changefeed.Options{Hooks: changefeed.Hooks{Slow: slow.add}})
+		time.Sleep(time.Minute)
+		for i := range 4 {
+			w.put("oslo", "item", i)
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(10 * time.Minute)
+		p.stop(t)
+		if calls != 9 || len(slow.told) != 2 {
+			t.Fatalf("%d calls, told %+v, want the beginning and the end of one slow batch", calls, slow.told)
+		}
+		if began := slow.told[0]; slow.at[0].Sub(began.Since) != 30*time.Second || began.Usual != usual {
+			t.Errorf("told %+v after %v, want after 30s, usual %v", began, slow.at[0].Sub(began.Since), usual)
+		}
+	})
+}
+
+// A batch whose handler does not heed its deadline has not left the handler when nobody waits for it any longer.
+func TestAStuckBatchHasNotLeftItsHandler(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		release := make(chan struct{})
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			<-release
+			return nil
+		})
+		var slow slowBatches
+		p := w.run("a", h, changefeed.Options{
+			HandlerTimeout: time.Minute, Drain: 5 * time.Second, Hooks: changefeed.Hooks{Slow: slow.add},
+		})
+		time.Sleep(time.Minute)
+		w.put("oslo", "item", 1)
+		time.Sleep(2 * time.Minute)
+		if p.errs.find(feed.ErrHandlerStuck) == nil {
+			t.Error("the handler is not stuck")
+		}
+		slow.mu.Lock()
+		if len(slow.told) != 1 || !slow.told[0].Ended.IsZero() {
+			t.Errorf("told %+v, want one beginning", slow.told)
+		}
+		slow.mu.Unlock()
+		close(release)
+		p.stop(t)
+	})
+}
+
 // An instance says from whom it has taken leases, if the owner has shown no life, and not if leases are given.
 func TestATakeOverIsReported(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {

@@ -39,14 +39,19 @@ func (o Options) variant() feed.Variant {
 // programVersion returns the module and the version of this program: of a release, or with the commit. A build without
 // either has the version (devel), which says nothing about its sources.
 var programVersion = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return versionOf(info)
 	}
+	return ""
+})
+
+// versionOf returns the module and the version of a build. A build has a commit and no version if the module is in a
+// directory of a repository without a module at its top.
+func versionOf(info *debug.BuildInfo) string {
 	text := strings.TrimSpace(info.Main.Path + " " + info.Main.Version)
 	of := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
 	if of >= 0 && info.Main.Version == "(devel)" {
 		text += " " + info.Settings[of].Value
 	}
 	return text
-})
+}

@@ -222,15 +222,20 @@ func TestBalanceConvergesInOneRoundWithMinimalMoves(t *testing.T) {
 
 // A lease whose owner has not begun yet is not moved once more.
 func TestALeaseBehindAFenceStays(t *testing.T) {
-	f := newFleet(2, "a", "b")
-	f.give(2, f.alive[0])
-	f.leases[0].Fenced, f.leases[1].Fenced = true, true
-	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Give) != 0 {
-		t.Errorf("gives %v", p.Give)
-	}
-	f.leases[1].Fenced = false
-	if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Give) != 1 || p.Give[1] != f.alive[1] {
-		t.Errorf("gives %v, want lease 1", p.Give)
+	for _, byLoad := range []bool{false, true} {
+		f := newFleet(2, "a", "b")
+		if byLoad {
+			f.byLoad()
+		}
+		f.give(2, f.alive[0])
+		f.leases[0].Fenced, f.leases[1].Fenced = true, true
+		if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Give) != 0 {
+			t.Errorf("by load: %v: gives %v", byLoad, p.Give)
+		}
+		f.leases[1].Fenced = false
+		if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Give) != 1 || p.Give[1] != f.alive[1] {
+			t.Errorf("by load: %v: gives %v, want lease 1", byLoad, p.Give)
+		}
 	}
 }
 

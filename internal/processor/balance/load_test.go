@@ -168,6 +168,23 @@ func TestLeasesAboveALimitAreGivenByLoad(t *testing.T) {
 	}
 }
 
+// An instance with more leases than its limit gives one away also if another has a higher load, and all loads are about
+// equal.
+func TestALeaseAboveALimitIsGivenAmongEqualLoads(t *testing.T) {
+	f := newFleet(5, "a", "b", "c")
+	f.byLoad()
+	for i, load := range []int64{80, 80, 80, 310, 305} {
+		f.leases[i].Load, f.leases[i].Free, f.leases[i].Owner = load, false, f.alive[max(0, i-2)]
+	}
+	if moves := f.round(t); moves != 0 {
+		t.Fatalf("%d moves without a limit, want none", moves)
+	}
+	f.capacity[f.alive[0]] = Capacity{ByLoad: true, Most: 2}
+	if moves, n := f.round(t), f.counts(); moves != 1 || n[f.alive[0]] != 2 {
+		t.Errorf("%d moves, and the leases of each owner are %v, want that a gives one", moves, n)
+	}
+}
+
 // Limits count beside loads, and leases that no instance may own are counted.
 func TestLimitsAreKeptByLoad(t *testing.T) {
 	f := newFleet(10, "a", "b")

@@ -3,6 +3,7 @@ package unit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -482,4 +483,59 @@ func TestALeaseForALostOneHasAHigherTerm(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Leases are renewed apart: an instance has been silent for as long as the oldest of the leases that were taken.
+func TestATakeOverSaysTheLongestSilence(t *testing.T) {
+	now := time.Now()
+	var taken takeovers
+	for _, l := range []struct {
+		token, owner string
+		silent       time.Duration
+	}{
+		{"80-C0", "b", 70 * time.Second},
+		{"-40", "b", 90 * time.Second},
+		{"C0-FF", "c", 61 * time.Second},
+		{"40-80", "b", 80 * time.Second},
+	} {
+		taken.add(feed.Record{Kind: feed.KindLease, Token: l.token, Owner: l.owner, Updated: now.Add(-l.silent)}, now)
+	}
+	want := "[{b [-40 40-80 80-C0] 1m30s} {c [C0-FF] 1m1s}]"
+	if got := fmt.Sprint(taken.takeAll()); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if left := taken.takeAll(); len(left) != 0 {
+		t.Errorf("%v are told twice", left)
+	}
+}
+
+// A limit of one lease is a limit, and what older versions take for granted is no property of a presence.
+func TestALimitOfOneLeaseIsShown(t *testing.T) {
+	one := notes.PlainNumber(1)
+	for _, c := range []struct {
+		o    instance.Options
+		want map[string]string
+		most int
+	}{
+		{instance.Options{}, map[string]string{}, 0},
+		{instance.Options{Weight: 1, MinLeases: 1}, map[string]string{}, 0},
+		{instance.Options{MaxLeases: 1}, map[string]string{notes.MostProperty: one}, 1},
+		{
+			instance.Options{MaxLeases: 1, MinLeases: 2, Weight: 2},
+			map[string]string{
+				notes.MostProperty: one, notes.LeastProperty: notes.PlainNumber(2),
+				notes.WeightProperty: notes.PlainNumber(2),
+			},
+			1,
+		},
+	} {
+		if got := sharing(&c.o); !maps.Equal(got, c.want) {
+			t.Errorf("%d leases at most, %d at least, weight %d: properties %v, want %v", c.o.MaxLeases, c.o.MinLeases,
+				c.o.Weight, got, c.want)
+		}
+		u := New(instancetest.Idle(t.Context(), nil, c.o))
+		if got := u.balancer.situation().capacity[u.in.Me].Most; got != c.most {
+			t.Errorf("the plan has a limit of %d leases, want %d", got, c.most)
+		}
+	}
 }

@@ -162,8 +162,11 @@ func TestAnOutputWithoutAReaderEndsTheExamination(t *testing.T) {
 	}
 }
 
-// office is a store with a unit: its lease store, and the function that judges the unit as it is now.
-func office(t *testing.T) (leases *docstore.Leases, judge func(func(*unit.Unit) []Finding) []Finding) {
+// office is a store with a unit: its lease store, the container of the leases, and the function that judges the unit as
+// it is now.
+func office(t *testing.T) (
+	leases *docstore.Leases, in *docstore.Container, judge func(func(*unit.Unit) []Finding) []Finding,
+) {
 	t.Helper()
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {
@@ -177,14 +180,15 @@ func office(t *testing.T) (leases *docstore.Leases, judge func(func(*unit.Unit) 
 		}
 		return c
 	}
-	orders, in := make(docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}}), make(docstore.LeaseSpec("leases"))
+	orders := make(docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
+	in = make(docstore.LeaseSpec("leases"))
 	if leases, err = docstore.NewLeases(t.Context(), in, "mailer", orders); err != nil {
 		t.Fatal(err)
 	}
 	at := func(c *docstore.Container) *place.Container {
 		return place.Stored(c, place.Address{Container: c.ID(), Database: c.Database()})
 	}
-	return leases, func(judge func(*unit.Unit) []Finding) []Finding {
+	return leases, in, func(judge func(*unit.Unit) []Finding) []Finding {
 		units, err := unit.List(t.Context(), at(in), []*place.Container{at(orders), at(in)})
 		if err != nil || len(units) != 1 {
 			t.Fatal(units, err)
@@ -196,7 +200,7 @@ func office(t *testing.T) (leases *docstore.Leases, judge func(func(*unit.Unit) 
 // TestAnInstanceIsJudgedByItsRecord: its presence by the clock of the store, and its clock by the difference of both.
 func TestAnInstanceIsJudgedByItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases, judge := office(t)
+		leases, _, judge := office(t)
 		add := func(name string, ahead time.Duration) {
 			r := feed.Record{
 				Kind: feed.KindHost, Token: name, Owner: name, Version: 1, Expiration: 40 * time.Second,
@@ -224,9 +228,35 @@ func TestAnInstanceIsJudgedByItsRecord(t *testing.T) {
 	})
 }
 
+// TestAPresenceThatCannotBeReadIsJudged: not only documents of an unknown kind can be damaged.
+func TestAPresenceThatCannotBeReadIsJudged(t *testing.T) {
+	leases, in, judge := office(t)
+	var host feed.Record
+	for _, r := range []feed.Record{
+		{
+			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Owner: "one", Epoch: "e1",
+			Position: feed.At(`"1"`),
+		},
+		{Kind: feed.KindHost, Token: "one", Owner: "one", Epoch: "e1"},
+	} {
+		var err error
+		if host, err = leases.Create(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := in.Upsert(t.Context(), []byte(`{"id":"`+host.ID+`","Owner":5,"timestamp":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	all := judge(judgeLeases)
+	if len(all) != 1 {
+		t.Fatalf("%d findings, want 1: %v", len(all), all)
+	}
+	all[0].want(t, Warn, "a document of the unit that cannot be read", "a later version may have written it")
+}
+
 // TestAnOverlapIsJudgedAsItIsFound: both leases are named.
 func TestAnOverlapIsJudgedAsItIsFound(t *testing.T) {
-	leases, judge := office(t)
+	leases, _, judge := office(t)
 	for _, part := range []string{"-1F", "-FF"} {
 		r, err := feed.ParseRange(part)
 		if err != nil {

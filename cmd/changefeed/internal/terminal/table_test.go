@@ -41,6 +41,16 @@ func TestARangeIsWholeWhereThereIsNoRoom(t *testing.T) {
 	}
 }
 
+// A cell moves to another line only if it fits there, with the indent of that line.
+func TestACellMovesOnlyToALineWhereItFits(t *testing.T) {
+	for width, lines := range map[int]int{16: 2, 17: 1, 18: 1, 19: 1} { // further lines have room for 16
+		rows := [][]string{{"1", strings.Repeat("x", width)}}
+		if got := Columns(rows, 20); strings.Count(got, "\n") != lines {
+			t.Errorf("a cell of %d: got\n%s\nwant %d lines", width, got, lines)
+		}
+	}
+}
+
 // What a document or an error says may have escape codes in it.
 func TestNoTerminalObeysAText(t *testing.T) {
 	const text = "no such\taddress:\n\x1b[31m5 Elm Street\u200b"

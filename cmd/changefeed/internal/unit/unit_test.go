@@ -533,6 +533,30 @@ func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
 	}
 }
 
+// In a container of another partition key, two leases may have the same id. Each has its own range and lag.
+func TestLeasesOfOneIDHaveTheirOwnLags(t *testing.T) {
+	o := newOffice(t)
+	now := time.Now()
+	u, stock := &Unit{}, listed{now: now}
+	for _, r := range feed.FullRange().Cut(2) {
+		record := feed.Record{
+			Kind: feed.KindLease, ID: "same", Token: r.String(), Range: r, Version: 1,
+			Position: feed.At(`"1"`), Updated: now,
+		}
+		stock.records, u.Rows = append(stock.records, record), append(u.Rows, describe(record, now))
+	}
+	est, err := new(changefeed.Estimator).Measure(t.Context(), o.monitored, stock)
+	if err != nil || len(est.Leases) != 2 || est.Leases[0].Pending == est.Leases[1].Pending {
+		t.Fatalf("lags %+v, %v, want two that differ", est.Leases, err)
+	}
+	u.addLags(est, nil, now)
+	for i, r := range u.Rows {
+		if want := est.Leases[i]; r.Range != r.Lease || r.Lag == nil || *r.Lag != want.Pending {
+			t.Errorf("lease %s has the range %s and the lag %v, want %d", r.Lease, r.Range, r.Lag, want.Pending)
+		}
+	}
+}
+
 func TestAContainerOfAnotherKeyHasNoLeases(t *testing.T) {
 	o := newOffice(t)
 	other, err := o.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "other", Paths: []string{"/city"}})

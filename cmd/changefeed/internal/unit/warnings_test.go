@@ -48,8 +48,8 @@ func unitWith(name string, rows ...Row) *Unit {
 
 // A unit says what no lease shows: instances that differ, idle instances, and a unit that may have a mistyped name.
 func TestAUnitIsWarnedOf(t *testing.T) {
-	gone := hostRow("c", "other.sh")
-	gone.gone = true
+	gone, replaced := hostRow("c", "other.sh"), leaseRow("")
+	gone.gone, replaced.record.State = true, feed.StateRetired
 	for name, c := range map[string]struct {
 		u     *Unit
 		other string
@@ -73,6 +73,10 @@ func TestAUnitIsWarnedOf(t *testing.T) {
 		},
 		"a free lease": {
 			unitWith("mailer", leaseRow("b"), leaseRow(""), hostRow("a", "x"), hostRow("b", "x")), "count", "",
+		},
+		"a lease that was replaced": {
+			unitWith("mailer", leaseRow("b"), replaced, hostRow("a", "x"), hostRow("b", "x")), "count",
+			"idle: 1 of 2 instances idle: a",
 		},
 		"a mistyped name": {
 			unitWith("maler", leaseRow("a"), hostRow("a", "x")), "mailer",

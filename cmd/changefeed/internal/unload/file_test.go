@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
@@ -258,6 +259,54 @@ func TestAFileHasOneExportAtATime(t *testing.T) {
 	text, err := os.ReadFile(path)
 	if err != nil || len(linesWith(string(text), "id")) != 2 {
 		t.Errorf("got %q, %v, want 2 documents", text, err)
+	}
+}
+
+// A restart leaves nothing of a file that was longer, whether an interrupted export has left it or not.
+func TestARestartOverwritesTheWholeFile(t *testing.T) {
+	c, _ := openStore(t, 6)
+	o := Options{Range: feed.FullRange()}
+	whole := &strings.Builder{}
+	if err := Documents(t.Context(), c.Source, whole, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, interrupted := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "out.ndjson")
+		if interrupted {
+			if err := exportOnce(t, path, c, o, 2); !errors.Is(err, errBroken) {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(path, []byte(strings.Repeat("old\n", 1000)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, err := OpenFile(path, c, o, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.WriteDocuments(t.Context(), c.Source, o), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != whole.String() {
+			t.Errorf("interrupted before: %v: got %d bytes, %v, want the %d of all documents", interrupted, len(text),
+				err, whole.Len())
+		}
+	}
+}
+
+// After any number of interruptions the count is that of all documents in the file.
+func TestTheCountOfAnExportGoesOn(t *testing.T) {
+	c, _ := openStore(t, 12)
+	path := filepath.Join(t.TempDir(), "out.ndjson")
+	for call, reads := range []int{2, 2, 100} {
+		o := Options{Range: feed.FullRange(), Count: new(atomic.Int64)}
+		if err := exportOnce(t, path, c, o, reads); (err == nil) != (reads == 100) {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if n := int64(strings.Count(string(text), "\n")); err != nil || o.Count.Load() != n || n == 0 {
+			t.Errorf("call %d: counted %d documents, %v, and the file has %d", call+1, o.Count.Load(), err, n)
+		}
 	}
 }
 
