@@ -73,7 +73,7 @@ func failuresOf(hole string) []flaw {
 		},
 		{
 			Fail, func(r *unit.Row) bool { return r.Kind == unit.KindLease && r.Attempts >= attemptsFail },
-			fmt.Sprintf("the batch has failed %d times or more, and changes of other keys wait", attemptsFail),
+			fmt.Sprintf("the batch has failed %d times or more; without concurrency all other keys wait", attemptsFail),
 			"read the log of the owner; with dead letters a processor goes on: see changefeed help run",
 		},
 	}

@@ -85,6 +85,13 @@ func TestFaultsOfUnits(t *testing.T) {
 	for range 7 {
 		u.Rows = append(u.Rows, Row{Kind: KindLease, Lease: "a", State: StateStopped, Lag: new(int64(0))})
 	}
+	killed := Unit{Processor: "mailer", Rows: []Row{{Kind: KindLease, Lease: "a", Owner: "one", State: StateExpired}}}
+	if got := f.Find([]Unit{killed}); got != "" {
+		t.Errorf("found %q before anybody has looked whether an instance runs", got)
+	}
+	if killed.noteEnded(); f.Find([]Unit{killed}) != "a: no instance runs" {
+		t.Errorf("found %q in a unit whose instances were killed", f.Find([]Unit{killed}))
+	}
 	got := f.Find([]Unit{u})
 	if strings.Count(got, "no instance runs") != 5 || !strings.HasSuffix(got, "; and 2 more") {
 		t.Errorf("found %q, want five of seven", got)

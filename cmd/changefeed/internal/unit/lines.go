@@ -38,7 +38,7 @@ type age struct {
 // headway is how a lease or a unit gets on.
 type headway struct {
 	Stuck     []string   `json:"stuck" about:"why nobody handles the changes: stopped, free, expired, paused, outage, failing, still, ahead, too-old, no-start or broken"`
-	Rate      *float64   `json:"per_second" about:"changes handled a second since the round before, of leases watch"`
+	Rate      *float64   `json:"per_second" about:"changes handled a second since the round before, of leases watch, without overwritten versions"`
 	Left      *float64   `json:"seconds_left" about:"until nothing is behind at the present pace; null if unknown, or if the lag does not fall"`
 	Watermark *time.Time `json:"watermark" about:"every change that was committed before this time is handled"`
 }

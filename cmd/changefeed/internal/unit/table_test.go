@@ -50,7 +50,10 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 		{[]Row{known, known}, "2 leases, 0 instances, nothing behind"},
 		{[]Row{known, unknown}, "2 leases, 0 instances, nobody knows how far behind"},
 		{[]Row{known, {Kind: KindHole}}, "1 lease, 0 instances, nobody knows how far behind"},
-		{[]Row{behind, unknown}, "2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
+		{
+			[]Row{behind, unknown},
+			"2 leases, 0 instances, 7 changes behind and more that nobody knows, the oldest for 3s",
+		},
 		{[]Row{known, replaced}, "2 leases, 0 instances, nothing behind"},
 		{[]Row{behind, behind}, "2 leases, 0 instances, 14 changes behind, the oldest for 3s"},
 		// the shared one is a count
