@@ -127,3 +127,68 @@ func TestALagAheadOfAFeedThatCannotCountIsUnknown(t *testing.T) {
 		}
 	})
 }
+
+// TestAPullFromAPositionAheadOfItsFeedIsAnError: who goes on from a stored position after the restore of a backup must
+// not take the silence for the end of the feed.
+func TestAPullFromAPositionAheadOfItsFeedIsAnError(t *testing.T) {
+	for _, follow := range []bool{false, true} {
+		for _, source := range []func(feed.Source) feed.Source{
+			func(s feed.Source) feed.Source { return s },
+			func(s feed.Source) feed.Source { return uncounted{s} }, // cannot wait either
+		} {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				w.fill(10)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				var got error
+				pages := 0
+				for page, err := range changefeed.Pull(ctx, source(w.orders), feed.FullRange(), feed.At(`"1000"`),
+					changefeed.PullOptions{Follow: follow}) {
+					got = err
+					pages += len(page.Changes)
+				}
+				if !errors.Is(got, feed.ErrAhead) || pages > 0 ||
+					!strings.Contains(got.Error(), `it is "1000", and the feed ends at 10`) {
+					t.Errorf("follow %t: got %v after %d changes, want that the position is ahead", follow, got, pages)
+				}
+			})
+		}
+	}
+}
+
+// TestAPullFromAReplicaThatLagsBehindForAWhileGoesOn: an export of an account must not fail, nor end early, because a
+// replica lags behind.
+func TestAPullFromAReplicaThatLagsBehindForAWhileGoesOn(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(10)
+		lag := time.Now().Add(4 * time.Second)
+		got, behind := 0, false
+		source := lagged{w.orders, func() bool { return got == 4 && time.Now().Before(lag) }, &behind}
+		for page, err := range changefeed.Pull(t.Context(), source, feed.FullRange(), feed.Position{
+			Start: feed.FromBeginning(),
+		}, changefeed.PullOptions{ReadOptions: feed.ReadOptions{MaxItems: 4}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += len(page.Changes)
+		}
+		if got != 10 || !behind {
+			t.Errorf("got %d changes, lagged: %t, want 10 after a lag", got, behind)
+		}
+	})
+}
+
+// lagged is a source that a replica answers for a while that has less than an earlier page.
+type lagged struct {
+	feed.Source
+	lags   func() bool
+	lagged *bool
+}
+
+func (s lagged) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+	if s.lags() {
+		*s.lagged = true
+		return feed.Page{Next: feed.At(`"3"`), Head: 3, Ahead: true}, nil
+	}
+	return s.Source.Read(ctx, r, from, o)
+}

@@ -36,6 +36,10 @@ type PullOptions struct {
 // pages with changes. Each page has its Range, and the position Next from which you can resume that range; ranges
 // inside r take turns. Pull follows splits. An error is yielded once, as the last pair; the end of ctx is not yielded
 // as an error.
+//
+// If a position lies after the end of the feed (Ahead of [feed.Page]), the feed has lost changes, or the position is of
+// another feed, and changes up to the position would be left out. A replica that lags behind looks the same for a
+// moment. So Pull reads again, also without Follow, and after 5 s the error is [feed.ErrAhead].
 func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Position, o PullOptions) iter.Seq2[feed.Page,
 	error] {
 	return func(yield func(feed.Page, error) bool) {
@@ -43,7 +47,7 @@ func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Posit
 		if p.opts.Poll <= 0 {
 			p.opts.Poll = defaultPoll
 		}
-		p.parts = []part{{r, from}}
+		p.parts = []part{{r: r, at: from}}
 		if err := p.readInTurns(ctx, yield); err != nil && ctx.Err() == nil {
 			yield(feed.Page{}, err)
 		}
@@ -60,20 +64,25 @@ type puller struct {
 
 // part is a part of the range, with the position up to which it has been read.
 type part struct {
-	r  feed.Range
-	at feed.Position
+	r     feed.Range
+	at    feed.Position
+	ahead time.Time // since when the position lies after the end of the feed; zero if it does not
 }
+
+// aheadPatience is how long a position may lie after the end of the feed because a replica lags behind.
+const aheadPatience = 5 * time.Second
 
 // readInTurns reads a page of each part in turn, so that no range waits for the end of another.
 func (p *puller) readInTurns(ctx context.Context, yield func(feed.Page, error) bool) error {
 	for {
-		found := false
+		found, ahead := false, false
 		for i := 0; i < len(p.parts); i++ {
 			page, err := p.readPart(ctx, i)
 			if err != nil {
 				return err
 			}
 			if len(page.Changes) == 0 {
+				ahead = ahead || page.Ahead
 				continue
 			}
 			found = true
@@ -84,6 +93,8 @@ func (p *puller) readInTurns(ctx context.Context, yield func(feed.Page, error) b
 		switch {
 		case found:
 			p.poll = instance.FirstPoll
+		case ahead: // no source can wait for what is before a position
+			p.pauseLonger(ctx)
 		case !p.opts.Follow:
 			return nil
 		default:
@@ -101,9 +112,8 @@ func (p *puller) readPart(ctx context.Context, i int) (feed.Page, error) {
 		page, err := p.source.Read(ctx, part.r, part.at, p.opts.ReadOptions)
 		switch throttled, ok := errors.AsType[*feed.ThrottledError](err); {
 		case err == nil:
-			p.parts[i].at = page.Next
 			page.Range = part.r
-			return page, nil
+			return page, p.moveOn(i, page)
 		case errors.Is(err, feed.ErrGone):
 			if err := p.cutPart(ctx, i); err != nil {
 				return feed.Page{}, err
@@ -119,6 +129,23 @@ func (p *puller) readPart(ctx context.Context, i int) (feed.Page, error) {
 		}
 	}
 	return feed.Page{}, context.Cause(ctx)
+}
+
+// moveOn moves a part to the end of a page. A part that stays ahead of the feed is an error.
+func (p *puller) moveOn(i int, page feed.Page) error {
+	at := &p.parts[i]
+	if !page.Ahead || len(page.Changes) > 0 {
+		at.at, at.ahead = page.Next, time.Time{}
+		return nil
+	}
+	if at.ahead.IsZero() {
+		at.ahead = time.Now()
+	}
+	if time.Since(at.ahead) < aheadPatience {
+		return nil
+	}
+	return fmt.Errorf("read %s: %w: it is %s, and the feed ends at %d: was the container restored from a backup, or is "+
+		"the position of another feed?", at.r, feed.ErrAhead, at.at.Token, page.Head)
 }
 
 // cutPart replaces a part by several, one for each partition.
@@ -142,7 +169,7 @@ func (p *puller) cutPart(ctx context.Context, i int) error {
 	}
 	var parts []part
 	for _, r := range ranges {
-		parts = append(parts, part{r, whole.at})
+		parts = append(parts, part{r: r, at: whole.at})
 	}
 	if len(parts) == 0 {
 		return fmt.Errorf("%w: no partition holds %s", feed.ErrGone, whole.r)

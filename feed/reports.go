@@ -55,7 +55,8 @@ var (
 	// once, at the start; see FailurePolicy.MaxSetAside.
 	ErrNoKeyReads = errors.New("the source cannot read a partition key again")
 	// ErrAhead: the position of a lease lies after the end of the feed. The processor handles nothing until the feed
-	// has reached the position, and never handles the changes before the position.
+	// has reached the position, and never handles the changes before the position. changefeed.Pull ends with this
+	// error.
 	ErrAhead = errors.New("position is ahead of the feed")
 	// ErrHole: part of the key space has no lease.
 	ErrHole = errors.New("key range without a lease")

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unload"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The command export. cmd/changefeed/internal/unload writes the documents.
@@ -45,8 +46,9 @@ makes the same container of them. The output is JSON with any -o.
 
 With --to the documents are written into a file. If such an export was interrupted, start it again with the same
 file, container and selection: it goes on where it stopped. A document that was written since may be in the file twice,
-as it was and as it is. Until the export is done, FILE.mark says how far it has come. Into standard output an export
-always begins anew.
+as it was and as it is. Until the export is done, FILE.mark says how far it has come. If the mark is damaged, or is
+ahead of a container that was restored from a backup, the export is refused, and --restart begins anew. Into standard
+output an export always begins anew.
 
 With --salvage the store may be damaged, and the directory is not changed. What can still be read is written. What
 cannot be read is listed on standard error, by file and by document. Without --container the documents of all
@@ -114,18 +116,18 @@ var exportKind = report.Kind{
 func (o *exportOptions) exportDocuments(ctx context.Context, c *place.Container) (err error) {
 	chosen, begun := o.documentOptions(), time.Now()
 	write := func() error { return unload.Documents(ctx, c.Source, o.report.Out, chosen) }
-	before := int64(0)
+	before, kept := int64(0), func() int64 { return 0 }
 	if o.to != "" {
 		var f *unload.File
 		if f, err = unload.OpenFile(o.to, c, chosen, o.restart); err != nil {
 			return err
 		}
 		defer func() { err = cmp.Or(err, f.Close()) }()
-		before, write = f.Before, func() error { return f.WriteDocuments(ctx, c.Source, chosen) }
+		before, kept, write = f.Before, f.Kept, func() error { return f.WriteDocuments(ctx, c.Source, chosen) }
 	}
 	err = o.showProgress(c.Address.Name(), unload.Count(ctx, c.Source, chosen), chosen, write)
 	if err != nil || o.report.Quiet {
-		return o.unfinished(ctx, chosen, o.blame(err))
+		return o.unfinished(ctx, chosen, kept(), o.blame(err))
 	}
 	done := exported{chosen.Count.Load(), before, time.Since(begun).Seconds()}
 	return o.report.Aside(done, func(w io.Writer) error {
@@ -149,19 +151,23 @@ func (o *exportOptions) showProgress(what string, total int64, chosen unload.Opt
 	}, f)
 }
 
-// unfinished says what remains undone after an error, and how to go on.
-func (o *exportOptions) unfinished(ctx context.Context, chosen unload.Options, err error) error {
-	written := terminal.Count(chosen.Count.Load(), "document")
+// unfinished says what remains undone after an error, and how to go on. kept is the number of documents of a file that
+// do not come again: of other documents, what is in the file may be cut.
+func (o *exportOptions) unfinished(ctx context.Context, chosen unload.Options, kept int64, err error) error {
+	goesOn := fmt.Sprintf("%s are safe in %s, and the same command goes on after them", terminal.Count(kept, "document"),
+		o.to)
 	switch isInterrupted := ctx.Err() != nil; {
 	case err == nil:
 		return nil
+	case errors.Is(err, feed.ErrAhead):
+		return err // the same command would not go on
 	case o.to != "" && isInterrupted:
-		return fmt.Errorf("interrupted after %s, which are in %s; the same command goes on there", written, o.to)
+		return fmt.Errorf("interrupted: %s", goesOn)
 	case o.to != "":
-		return fmt.Errorf("%w; %s are in %s, and the same command goes on there", err, written, o.to)
+		return fmt.Errorf("%w; %s", err, goesOn)
 	case isInterrupted:
 		return fmt.Errorf("interrupted after %s, the last of them whole; the same command begins anew; an export with "+
-			"--to FILE goes on", written)
+			"--to FILE goes on", terminal.Count(chosen.Count.Load(), "document"))
 	}
 	return err
 }
@@ -184,7 +190,7 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 		if errors.Is(err, fs.ErrNotExist) {
 			err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of a store to salvage", dir)}
 		}
-		return o.unfinished(cmd.Context(), chosen, err)
+		return o.unfinished(cmd.Context(), chosen, 0, err)
 	}
 	return cmp.Or(o.report.Aside(left.Line(), left.WriteLosses), left.Err())
 }

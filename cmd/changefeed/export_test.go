@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unload"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A container whose name is lost is named by what stands for its name, which is no name elsewhere.
@@ -68,16 +69,20 @@ func TestAnUnfinishedExportSaysHowToGoOn(t *testing.T) {
 	}{
 		{interrupted, "", "interrupted after 12 documents, the last of them whole; the same command begins anew; an export " +
 			"with --to FILE goes on"},
-		{interrupted, "f", "interrupted after 12 documents, which are in f; the same command goes on there"},
-		{t.Context(), "f", "EOF; 12 documents are in f, and the same command goes on there"},
+		{interrupted, "f", "interrupted: 7 documents are safe in f, and the same command goes on after them"},
+		{t.Context(), "f", "EOF; 7 documents are safe in f, and the same command goes on after them"},
 		{t.Context(), "", "EOF"},
 	} {
 		o := exportOptions{to: tt.to}
-		if err := o.unfinished(tt.ctx, chosen, io.EOF); err == nil || err.Error() != tt.want {
+		if err := o.unfinished(tt.ctx, chosen, 7, io.EOF); err == nil || err.Error() != tt.want {
 			t.Errorf("with --to %q: got %v, want %s", tt.to, err, tt.want)
 		}
-		if err := o.unfinished(tt.ctx, chosen, nil); err != nil {
+		if err := o.unfinished(tt.ctx, chosen, 7, nil); err != nil {
 			t.Errorf("with --to %q, at the end: got %v", tt.to, err)
 		}
+	}
+	o := exportOptions{to: "f"}
+	if err := o.unfinished(t.Context(), chosen, 7, feed.ErrAhead); err != feed.ErrAhead {
+		t.Errorf("with a mark that is ahead of the feed: got %v, want nothing about how to go on", err)
 	}
 }

@@ -9,3 +9,6 @@ import (
 
 // Take fails where package syscall has no lock: two processes would write over each other's files.
 func Take(string) (io.Closer, error) { return nil, errors.ErrUnsupported }
+
+// TakeTemporary fails as [Take] does.
+func TakeTemporary(string) (io.Closer, error) { return nil, errors.ErrUnsupported }

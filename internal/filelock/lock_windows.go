@@ -26,3 +26,25 @@ func Take(path string) (io.Closer, error) {
 	}
 	return os.NewFile(uintptr(h), path), nil
 }
+
+// TakeTemporary is [Take] for a file that Closing also removes.
+func TakeTemporary(path string) (io.Closer, error) {
+	lock, err := Take(path)
+	if err != nil {
+		return nil, err
+	}
+	return temporary{lock, path}, nil
+}
+
+// temporary is a lock whose file is removed at its end.
+type temporary struct {
+	io.Closer
+	path string
+}
+
+// Close ends the lock and then removes the file, because the system removes no file that is open like this.
+func (t temporary) Close() error {
+	err := t.Closer.Close()
+	_ = os.Remove(t.path) // if somebody else has the lock since, the file stays
+	return err
+}

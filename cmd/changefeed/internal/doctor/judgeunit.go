@@ -156,7 +156,7 @@ func judgeLag(u *unit.Unit) Finding {
 	if !sum.Known {
 		f := unknown(check, nameOf(u), whyUnknown(u), "mend the leases first: see changefeed leases")
 		if sum.Lag > 0 {
-			f.Found = "at least " + sum.Behind() + "; the rest is " + f.Found
+			f.Found = sum.Behind() + "; the rest is " + f.Found
 		}
 		return f
 	}

@@ -119,7 +119,7 @@ func TestALagIsJudgedByHowLongItWaits(t *testing.T) {
 			r.Owner, r.State = "", unit.StatePaused
 		})}, Warn, "2 changes behind", "changefeed leases resume"},
 		{"uncounted", []unit.Row{lease(uncounted)}, Warn, "not known: lease -FF: it has no position", "mend"},
-		{"partly", []unit.Row{lease(uncounted), lease(behind(5, 1))}, Warn, "at least 5 changes behind", "mend"},
+		{"partly", []unit.Row{lease(uncounted), lease(behind(5, 1))}, Warn, "5 changes behind and more", "mend"},
 		{
 			"a hole",
 			[]unit.Row{lease(nil), {Kind: unit.KindHole, Range: "1F-FF"}},

@@ -3,10 +3,8 @@ package unload
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -21,28 +19,6 @@ import (
 	"github.com/millrace/changefeed/internal/keyspace"
 )
 
-// An export of millions of documents must not start again after an interruption. The mark says up to which byte the
-// file has whole pages, and at which positions the feed goes on after them. What is behind that byte, such as half a
-// line, is cut, because the feed has that still. The file is synced before the mark is written, so the mark is never
-// ahead.
-
-// mark records how far an export into a file has come. The mark is beside the file until the export is done.
-type mark struct {
-	Container string    `json:"container"` // its name, for people
-	Made      string    `json:"made"`      // directory or account, and resource id: a container may be made anew
-	Selection string    `json:"selection"`
-	Documents int64     `json:"documents"`
-	Size      int64     `json:"size"` // of the file
-	Tail      uint64    `json:"tail"` // checksum of the last bytes of the file
-	Left      []placeOf `json:"left"` // what is still to be read; they tile the selected range
-}
-
-// placeOf is a range, and the position up to which the range is written.
-type placeOf struct {
-	Range string `json:"range"`
-	After string `json:"after,omitempty"` // a continuation token; empty is the beginning
-}
-
 const (
 	markSuffix = ".mark"
 	lockSuffix = ".lock"
@@ -55,6 +31,7 @@ type File struct {
 	Before int64 // documents of an earlier call
 
 	path   string
+	kept   int64 // documents of the mark that is stored
 	mark   mark
 	places []position
 	unlock func() error
@@ -69,17 +46,14 @@ func OpenFile(path string, c *place.Container, o Options, restart bool) (f *File
 		return nil, fmt.Errorf("write export: %w", err)
 	}
 	f = &File{path: path, mark: mark{Container: c.Address.Name(), Made: made(c), Selection: o.String()}}
-	lock, err := filelock.Take(path + lockSuffix)
+	lock, err := filelock.TakeTemporary(path + lockSuffix)
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
 		return nil, fmt.Errorf("--to is %s: another export writes this file: want another file", path)
 	case err != nil:
 		return nil, usage.Path("--to", path, err)
 	}
-	f.unlock = func() error {
-		defer os.Remove(path + lockSuffix)
-		return lock.Close()
-	}
+	f.unlock = lock.Close
 	defer func() {
 		if err != nil {
 			_ = f.Close() // the error says more
@@ -87,7 +61,7 @@ func OpenFile(path string, c *place.Container, o Options, restart bool) (f *File
 	}()
 	found := false
 	if !restart {
-		if found, err = f.readMark(); err != nil {
+		if found, err = f.readMark(o); err != nil {
 			return f, err
 		}
 	}
@@ -130,44 +104,6 @@ func made(c *place.Container) string {
 	return c.Account.Endpoint + " " + c.Remote.RID()
 }
 
-// readMark reads the mark of an interrupted export, if there is one. The mark must be of the same documents.
-func (f *File) readMark() (found bool, err error) {
-	text, err := os.ReadFile(f.path + markSuffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read mark of an interrupted export: %w", err)
-	}
-	var old mark
-	if err := json.Unmarshal(text, &old); err != nil {
-		return false, usage.Flag("to", f.path, fmt.Sprintf("another file, or --restart: its mark %s cannot be read: %v",
-			f.path+markSuffix, err))
-	}
-	for _, p := range old.Left {
-		r, err := feed.ParseRange(p.Range)
-		if err != nil {
-			return false, fmt.Errorf("read mark %s: %w", f.path+markSuffix, err)
-		}
-		f.places = append(f.places, position{r, p.After})
-	}
-	wrong := ""
-	switch {
-	case old.Container != f.mark.Container:
-		wrong = "that container"
-	case old.Made != f.mark.Made:
-		wrong = "that container, which has been made anew since, or is in another store or account"
-	case old.Selection != f.mark.Selection:
-		wrong = "the same selection, " + old.Selection
-	}
-	if wrong != "" {
-		return false, usage.Flag("to", f.path, fmt.Sprintf("another file: an interrupted export of %s has left this one, "+
-			"which goes on only with %s; --restart overwrites the file", old.Container, wrong))
-	}
-	f.mark, f.Before = old, old.Documents
-	return true, nil
-}
-
 // cut cuts what the mark does not know. A file that is not as the mark says is refused.
 func (f *File) cut() error {
 	info, err := f.Stat()
@@ -198,9 +134,7 @@ func (f *File) tail(size int64) (uint64, error) {
 	if _, err := f.ReadAt(text, from); err != nil {
 		return 0, fmt.Errorf("read export: %w", err)
 	}
-	h := fnv.New64a()
-	_, _ = h.Write(text) // a hash takes everything
-	return h.Sum64(), nil
+	return checksum(text), nil
 }
 
 // WriteDocuments writes the documents that the file does not have yet. After that the file is done, and has no mark.
@@ -213,6 +147,10 @@ func (f *File) WriteDocuments(ctx context.Context, source feed.Source, o Options
 		f.places, f.mark.Documents = left, o.Count.Load()
 		return f.save()
 	})
+	if errors.Is(err, feed.ErrAhead) {
+		return fmt.Errorf("--to is %s: its mark %s does not belong to this state of the container: %w --restart begins anew",
+			f.path, f.path+markSuffix, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -240,7 +178,7 @@ func (f *File) save() (err error) {
 	for _, p := range f.places {
 		f.mark.Left = append(f.mark.Left, placeOf{p.Range.String(), p.after})
 	}
-	text, err := json.Marshal(f.mark)
+	text, err := f.mark.text()
 	if err != nil {
 		return fmt.Errorf("save mark: %w", err)
 	}
@@ -250,8 +188,12 @@ func (f *File) save() (err error) {
 	if err := os.Rename(f.path+markSuffix+".new", f.path+markSuffix); err != nil {
 		return fmt.Errorf("save mark: %w", err)
 	}
+	f.kept = f.mark.Documents
 	return nil
 }
+
+// Kept returns how many documents the mark has. These documents stay when the export goes on, and others come again.
+func (f *File) Kept() int64 { return f.kept }
 
 // Close closes the file.
 func (f *File) Close() error {
