@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
 // A busy is a command at a point where the first interrupt alone would not end it, or not soon.
@@ -137,15 +141,41 @@ func busyServe(t *testing.T) busy {
 	}
 	at := free.Addr().String()
 	free.Close()
+	head := headOfCreation(t)
 	return busy{args: []string{"serve", "--http", "--listen", at}, ready: func() bool {
 		c, err := net.Dial("tcp", at)
 		if err != nil {
 			return false
 		}
 		t.Cleanup(func() { c.Close() })
-		_, err = io.WriteString(c, "POST /dbs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-		return err == nil
+		if _, err = io.WriteString(c, head); err != nil {
+			return false
+		}
+		// The server asks for the body when it waits for the body. A request that it has not begun to read would not
+		// keep it from ending.
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		answer, err := bufio.NewReader(c).ReadString('\n')
+		if err != nil || !strings.HasPrefix(answer, "HTTP/1.1 100 ") {
+			t.Errorf("the server has not asked for the body: %q, %v", answer, err)
+		}
+		return true
 	}}
+}
+
+// headOfCreation is the head of a request that creates a database and whose body is sent if the server asks for it.
+func headOfCreation(t *testing.T) string {
+	t.Helper()
+	key, err := rest.Key(cosmosrest.EmulatorKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	date := time.Now().UTC().Format(http.TimeFormat)
+	signature, err := key.Sign(t.Context(), http.MethodPost, rest.Resource{Kind: "dbs"}, date)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "POST /dbs HTTP/1.1\r\nHost: localhost\r\nx-ms-date: " + date + "\r\nAuthorization: " + signature +
+		"\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"
 }
 
 // silentServer is a server that takes requests and answers none. asked is closed by the first of them.
