@@ -83,6 +83,11 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 						t.Errorf("child of %v has to arrive by %v", child.Timestamp, due.By)
 					}
 					delete(child.Properties, notes.DueProperty)
+					failing := parent.Properties[notes.FailingProperty]
+					if got := child.Properties[notes.FailingProperty]; got != failing || failing == "" {
+						t.Errorf("child fails at %q, its parent at %q", got, failing)
+					}
+					delete(child.Properties, notes.FailingProperty)
 					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:#1 changefeed.term:#3 "+
 						"somebody's:own]" {
 						t.Errorf("child with %s", got)

@@ -93,7 +93,7 @@ func (m *meter) addAside(ctx context.Context, lag *Lag, aside []notes.AsideKey) 
 
 // asideFrom returns the position from which a key that is set aside must be read again.
 func (m *meter) asideFrom(k notes.AsideKey, at feed.Position) feed.Position {
-	from := feed.Position{Token: k.From, Start: at.Start}
+	from := records.AsideFrom(at, k)
 	if k.LSN > 0 {
 		from, _ = records.PositionAfter(m.source, k.LSN-1, from)
 	}

@@ -478,7 +478,10 @@ func TestAMarkIsRemovedAfterTwoListings(t *testing.T) {
 func TestWhatALeaseKnowsIsForgottenByAReset(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.ran(&tally{}, changefeed.Options{})
-		all := []string{notes.DoneProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty}
+		all := []string{
+			notes.DoneProperty, notes.FailingProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty,
+			notes.SkipsProperty,
+		}
 		w.edit(func(l *feed.Record) {
 			l.Attempts = 3
 			for _, name := range all {

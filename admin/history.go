@@ -25,10 +25,13 @@ type Entry struct {
 	Reason string    // as in [Options]; at most 1 KB
 	Action Action    // later versions may have others
 	Range  feed.Range
-	Count  int    // how many leases were meant; of a clean-up: records
+	Count  int    // how many leases were meant; of a clean-up: records; of a skip: changes
 	Done   int    // how many of them were done
 	Moves  []Move // of a reset or restore: the positions of the first 16 leases
 	Failed string // why the action was not carried out as a whole; empty if it was
+
+	Key     feed.PartitionKey // of a reset of one key
+	Changes []FailedChange    // of a skip: the first 16 changes
 }
 
 // Move is the change of a lease's position. A position with a token above 1 KB is left out of the history, and is zero.
@@ -75,6 +78,10 @@ func entryOf(l notes.Line) Entry {
 		Failed: l.Failed,
 	}
 	e.Range, _ = feed.ParseRange(l.Range)
+	e.Key = feed.PartitionKey(l.Key)
+	for _, c := range l.Changes {
+		e.Changes = append(e.Changes, changeOf(c))
+	}
 	for _, m := range l.Moves {
 		move := Move{Lease: m.Lease}
 		move.From, _ = records.PositionOf(m.From)
@@ -117,6 +124,7 @@ func (u *Unit) record(ctx context.Context, action Action, of feed.Range, steps [
 			line.Moves = append(line.Moves, notes.Move{
 				Lease: s.Lease.Token, From: records.TargetOf(s.Lease.Position), To: records.TargetOf(s.To),
 			})
+			line.Key = string(s.Key)
 		}
 	}
 	return u.recordLine(ctx, line, failed)

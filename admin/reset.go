@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/inquiry"
 	"github.com/millrace/changefeed/internal/notes"
-	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/parallel"
 	"github.com/millrace/changefeed/internal/processor/records"
@@ -157,7 +154,7 @@ const resetsAtOnce = 16
 func (u *Unit) resetAll(ctx context.Context, v *records.View, steps []Step, on int64) error {
 	errs := make([]error, len(steps))
 	parallel.Each(ctx, len(steps), resetsAtOnce, func(i int) {
-		errs[i] = u.resetLease(ctx, v, steps[i], on)
+		errs[i] = resetLease(ctx, u, v, steps[i], on)
 		steps[i].Done = errs[i] == nil
 	})
 	first, left := -1, 0
@@ -179,82 +176,17 @@ func (u *Unit) resetAll(ctx context.Context, v *records.View, steps []Step, on i
 	return fmt.Errorf("%d of %d leases are not reset, lease %s: %w", left, len(steps), steps[first].Lease.Token, err)
 }
 
-// resetLease gives a lease its position: by its owner, or here if nobody works on the lease. on orders the resets. The
-// first try needs no listing but the one that all leases share: a lease that was written since has another ETag. With a
-// listing for each lease, the price would grow with the square of their number.
-func (u *Unit) resetLease(ctx context.Context, listed *records.View, step Step, on int64) error {
+// resetLease gives a lease its position. listed is the listing that all leases share, and on orders the resets.
+func resetLease(ctx context.Context, u *Unit, listed *records.View, step Step, on int64) error {
 	by := notes.LastReset{On: on, Caller: rand.Text()}
-	return until(ctx, func() (bool, string, error) {
-		v, err := listed, error(nil)
-		if listed = nil; v == nil {
-			v, err = u.list(ctx)
-		}
-		if err != nil {
-			return false, "", err
-		}
-		lease, there := v.Get(step.Lease.ID)
-		switch {
-		case !there || lease.State != feed.StateLive:
-			return false, "", fmt.Errorf("%w: the lease was split or deleted meanwhile: try again", feed.ErrConflict)
-		case records.LastReset(lease).Caller == by.Caller: // an owner has done it, and has not answered
-			return true, "", nil
-		case isAtWork(lease, v.Now()):
-			return u.askForReset(ctx, step, by)
-		}
-		if work := workOn(lease, v.Now()); work != "" {
-			return false, work, nil
-		}
-		if err := u.withdrawOthers(ctx, v, lease.Range); err != nil {
-			return false, "", err
-		}
-		changed, err := u.change(ctx, lease, func(l *feed.Record) { records.ResetTo(l, step.To, by) })
-		return changed, "it was written meanwhile", err
-	})
-}
-
-// withdrawOthers withdraws a request for a lease that nobody owns, whose caller has died: the next owner would serve it
-// after this reset.
-func (u *Unit) withdrawOthers(ctx context.Context, v *records.View, of feed.Range) error {
-	q, found := findRequest(v, u.control(notes.Reset, of).Token())
-	if !found || q.State != feed.StateLive {
-		return nil
-	}
-	if err := inquiry.Withdraw(ctx, u.leases, q); err != nil && !errors.Is(err, feed.ErrNotFound) &&
-		!errors.Is(err, feed.ErrConflict) {
-		return fmt.Errorf("withdraw an earlier request: %w", err)
-	}
-	return nil
-}
-
-// askForReset asks the owner of a lease. If the owner dies, the request goes to the next one. If nobody owns the lease
-// any more, the request is withdrawn.
-func (u *Unit) askForReset(ctx context.Context, step Step, by notes.LastReset) (done bool, left string, err error) {
 	c := u.control(notes.Reset, step.Lease.Range)
-	c.To, c.On = records.TargetOf(step.To), by.On
-	asking, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { u.awaitNoOwner(asking, step.Lease.ID, cancel) })
-	o, err := inquiry.AskAs(asking, u.leases, c, by.Caller)
-	cancel()
-	watching.Wait()
-	switch {
-	case errors.Is(err, inquiry.ErrNotServed):
-		return false, err.Error(), nil
-	case err != nil:
-		return false, "", err
-	case o.Result != notes.Handled:
-		return false, "", errors.New(o.Cause)
+	c.To, c.On = records.TargetOf(step.To), on
+	e := errand{
+		lease: step.Lease.ID, control: c, caller: by.Caller, listed: listed,
+		isDone: func(l feed.Record) bool { return records.LastReset(l).Caller == by.Caller },
+		edit: func(context.Context, feed.Record) (func(*feed.Record), error) {
+			return func(l *feed.Record) { records.ResetTo(l, step.To, by) }, nil
+		},
 	}
-	return true, "", nil
-}
-
-// awaitNoOwner calls then when nobody owns a lease, unless ctx ends before.
-func (u *Unit) awaitNoOwner(ctx context.Context, id string, then func()) {
-	for pause.For(ctx, lastWait) == nil {
-		if v, err := u.list(ctx); err == nil {
-			if lease, there := v.Get(id); !there || lease.State != feed.StateLive || !isAtWork(lease, v.Now()) {
-				then()
-			}
-		}
-	}
+	return e.carryOut(ctx, u)
 }

@@ -107,7 +107,7 @@ func (u *Unit) safePosition(lease feed.Record) (feed.Position, error) {
 			return at, fmt.Errorf("lease %s is at %s, and key %s at %s: %w", lease.Token, at.Token, key.Key, key.From,
 				errUnordered)
 		case from < lsn:
-			at.Token, lsn = key.From, from
+			at, lsn = records.AsideFrom(lease.Position, key), from
 		}
 	}
 	return at, nil

@@ -57,6 +57,8 @@ const (
 	ActionPause  Action = "pause"
 	ActionResume Action = "resume"
 	ActionReset  Action = "reset"
+	// ActionSkip is the action of a skip in the history, which has no steps.
+	ActionSkip Action = "skip"
 	// ActionRestore is the action of a restore in the history; its steps are resets.
 	ActionRestore Action = "restore"
 	// ActionCleanUp is the action of a clean-up in the history, which has no steps.
@@ -68,7 +70,10 @@ type Step struct {
 	Action Action
 	Lease  feed.Lease    // as it was before
 	To     feed.Position // of a reset: the new position
-	Done   bool          // false after a dry run, and for leases that an error has left
+
+	// Key is the only key whose changes come again; empty for all other steps.
+	Key  feed.PartitionKey
+	Done bool // false after a dry run, and for leases that an error has left
 }
 
 // list reads the records of the unit.

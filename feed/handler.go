@@ -57,4 +57,7 @@ const (
 
 	ReasonPaused Reason = "paused" // an operator has paused the range: see package admin
 	ReasonReset  Reason = "reset"  // an operator has set another position: see package admin
+
+	ReasonSkipped  Reason = "skipped"  // an operator has had some changes skipped: see package admin
+	ReasonReplayed Reason = "replayed" // an operator has a key delivered again: see package admin
 )

@@ -53,7 +53,7 @@ func allKinds() []report.Kind {
 			{Name: "dropped_letters", About: "How many letters were removed: dlq drop.", Of: dropped{}},
 			{Name: "deleted_unit", About: "The leases of a unit that were deleted: leases --delete.", Of: unit.Deleted{}},
 			{Name: "withdrawn_requests", About: "How many requests were withdrawn: dlq withdraw.", Of: withdrawn{}},
-			contextKind, removedContextKind, partitionKind, stepKind, unit.ActionKind, unit.RemovalKind,
+			contextKind, removedContextKind, partitionKind, skipKind, stepKind, unit.ActionKind, unit.RemovalKind,
 			unit.ExplanationKind,
 			letters.ListKind, letters.WholeKind, letters.AnswerKind,
 			bench.FigureKind, exportKind, unload.SalvageKind,

@@ -21,9 +21,9 @@ import (
 
 // leasesAbout is the description of the command leases.
 const leasesAbout = `For each lease of each deployment unit: its owner, when it was last written, the stored position, how many changes come
-after the position, how long the oldest of them has waited, how often the batch in hand has failed, and anything that
-is wrong. Notes name partition keys that are held (changefeed dlq) or set aside because they fail, outages, documents
-that are no leases, and ranges of keys that no lease covers.
+after the position, how long the oldest of them has waited, how often the batch in hand has failed, and all that is
+wrong. Notes name keys that are held (changefeed dlq) or set aside because they fail, outages, documents that are no
+leases, and keys that no lease covers.
 
 The first line of a unit has the sums and, if it is known, the watermark: every change that was committed before this
 time is handled. Changes of held keys count as not handled.
@@ -36,8 +36,8 @@ The containers that the units read are looked for in the same store or, in an ac
 transactions), and ≤N is an upper bound (the number of a whole partition, which several leases share); a small lag is
 read and counted. -v says what the estimate has cost.
 
---delete removes the leases of a unit with all positions, so that its next processor begins anew at its own --from. If a
-processor of the unit works, this is refused. On a terminal it asks first; elsewhere --yes is required.`
+--delete removes the leases of a unit with all positions, so its next processor begins at its own --from. This is
+refused while a processor of the unit works. On a terminal it asks first; elsewhere use --yes.`
 
 // leasesOptions are the flags of the commands that show leases.
 type leasesOptions struct {
@@ -140,7 +140,8 @@ func leasesCommand() *cobra.Command {
 	o.register(cmd)
 	doomed.register(cmd)
 	cmd.AddCommand(leasesListCommand(), leasesWatchCommand(), leasesPauseCommand(), leasesResumeCommand(),
-		leasesResetCommand(), leasesSnapshotCommand(), leasesRestoreCommand(), leasesHistoryCommand(),
+		leasesResetCommand(), leasesSkipCommand(),
+		leasesSnapshotCommand(), leasesRestoreCommand(), leasesHistoryCommand(),
 		leasesGCCommand(), leasesExplainCommand())
 	return cmd
 }

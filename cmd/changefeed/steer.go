@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
@@ -47,14 +49,17 @@ func (o *steerOptions) registerUnit(cmd *cobra.Command) {
 }
 
 // registerSteps adds the flags of a command that changes leases.
-func (o *steerOptions) registerSteps(cmd *cobra.Command) {
+func (o *steerOptions) registerSteps(cmd *cobra.Command) { o.registerChange(cmd, stepKind) }
+
+// registerChange adds the flags of a command that changes leases, and writes objects of a kind.
+func (o *steerOptions) registerChange(cmd *cobra.Command, kind report.Kind) {
 	o.registerUnit(cmd)
 	o.registerWho(cmd)
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the instances of the unit")
 	o.sure.Register(cmd.Flags())
 	cmd.Flags().Lookup("yes").Usage = "do not ask; needed without a terminal"
 	cmd.Flags().Lookup("dry-run").Usage = "say what would be done, and change nothing"
-	o.report = outputRows(cmd, stepKind)
+	o.report = outputRows(cmd, kind)
 }
 
 // registerWho adds the flags that say who acts, and why.
@@ -146,13 +151,14 @@ func whoami() string {
 
 // step is what was done to a lease, for programs.
 type step struct {
-	Action string  `json:"action" about:"pause, resume or reset"`
-	Lease  string  `json:"lease" about:"token of the lease"`
-	Range  string  `json:"range" about:"of effective partition keys, min-max in hex"`
-	Owner  *string `json:"owner" about:"instance that had the lease; null if it was free"`
-	From   *string `json:"from" about:"position before; null if the lease had none"`
-	To     *string `json:"to" about:"position after a reset; null for the other actions"`
-	Done   bool    `json:"done" about:"false after a dry run, and for leases that an error has left"`
+	Action string          `json:"action" about:"pause, resume or reset"`
+	Lease  string          `json:"lease" about:"token of the lease"`
+	Range  string          `json:"range" about:"of effective partition keys, min-max in hex"`
+	Owner  *string         `json:"owner" about:"instance that had the lease; null if it was free"`
+	From   *string         `json:"from" about:"position before; null if the lease had none"`
+	To     *string         `json:"to" about:"position after a reset; null for the other actions"`
+	Done   bool            `json:"done" about:"false after a dry run, and for leases that an error has left"`
+	Key    json.RawMessage `json:"key" about:"the partition key of a reset of one key, an array; null for all others"`
 }
 
 // ReportedAs implements [report.Value].
@@ -203,6 +209,9 @@ func (o *steerOptions) writeStep(s admin.Step, past string) error {
 		verb = "would " + string(s.Action)
 	}
 	text := fmt.Sprintf("%s lease %s", verb, s.Lease.Token)
+	if s.Key != "" {
+		text = fmt.Sprintf("%s key %s of lease %s", verb, terminal.OneLine(string(s.Key)), s.Lease.Token)
+	}
 	if s.Action == admin.ActionReset {
 		text += fmt.Sprintf(" from %s to %s", s.Lease.Position, s.To)
 	}
@@ -222,6 +231,9 @@ func (o *steerOptions) writeNothing(steps []admin.Step, failed error) error {
 // stepLine returns a step for programs.
 func stepLine(s admin.Step) step {
 	line := step{Action: string(s.Action), Lease: s.Lease.Token, Range: s.Lease.Range.String(), Done: s.Done}
+	if s.Key != "" {
+		line.Key = json.RawMessage(s.Key)
+	}
 	for to, text := range map[**string]string{
 		&line.Owner: s.Lease.Owner, &line.From: unit.PositionText(s.Lease.Position), &line.To: unit.PositionText(s.To),
 	} {
@@ -304,35 +316,44 @@ func leasesResetCommand() *cobra.Command {
 	var o steerOptions
 	var to arg.Start
 	var after string
+	var key arg.Key
 	cmd := &cobra.Command{
 		Use:   "reset [ADDRESS] --name NAME --to START",
-		Short: "Make a unit, or one of its leases, continue at another position",
+		Short: "Make a unit, a lease or a partition key continue at another position",
 		Long: `Changes after an earlier position are delivered again; changes before a later one are skipped. The owner of a lease ends
 its batch and gives the lease up with the new position, so no instance can overwrite it. Held partition keys are not held
 any more, and failed attempts do not count; dead letters stay. A paused lease stays paused.
+
+With --key the changes of one partition key are delivered again, in their order; its new changes wait until that is done.
+All other keys go on, and the lease keeps its position. The position must be an earlier one.
 
 On a terminal the command asks first; elsewhere --yes is required. To be able to go back, take a snapshot before.`,
 		Example: `  changefeed leases snapshot --db data --name mailer > before.json
   changefeed leases reset --db data --name mailer --to beginning
   changefeed leases reset --db data --name mailer --to 15m --dry-run
-  changefeed leases reset --db data --name mailer --lease -FF --after '"42"'`,
+  changefeed leases reset --db data --name mailer --lease -FF --after '"42"'
+  changefeed leases reset --db data --name mailer --key '["oslo"]' --to 24h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := o.selection()
 			if err != nil {
 				return err
 			}
-			if (after == "") == to.Value.IsZero() {
-				return usage.Error{Err: errors.New("--to is missing: want beginning, now or a time; or " +
-					"--after with a " +
-					"position, and not both")}
+			if err := checkReset(to.Value, after, key.Value, o.lease); err != nil {
+				return err
 			}
 			return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
 				text := cmp.Or(after, to.String())
+				if key.Value != "" {
+					of = "key " + string(key.Value) + " of " + of
+				}
 				if sure, err := o.ask(cmd, fmt.Sprintf("Reset %s to %s?", of, text)); err != nil ||
 					!sure && !o.sure.DryRun {
 					return err
 				}
 				return o.steer(cmd, "reset", func(ctx context.Context) ([]admin.Step, error) {
+					if key.Value != "" {
+						return resetKey(ctx, u, key.Value, to.Value, after)
+					}
 					if after != "" {
 						return u.ResetTo(ctx, chosen, feed.At(after))
 					}
@@ -346,7 +367,23 @@ On a terminal the command asks first; elsewhere --yes is required. To be able to
 	cmd.Flags().Var(&to, "to", "where to continue: beginning, now, a time, or how long ago, such as 15m")
 	cmd.Flags().StringVar(&after, "after", "",
 		"the `position` to continue at, as changefeed leases shows it; of one lease")
+	cmd.Flags().Var(&key, "key", "deliver only the changes of this partition key again, such as '[\"oslo\"]'")
 	return cmd
+}
+
+// checkReset checks the flags of a reset.
+func checkReset(to feed.Start, after string, key feed.PartitionKey, lease string) error {
+	switch {
+	case (after == "") == to.IsZero():
+		return usage.Error{Err: errors.New("--to is missing: want beginning, now or a time; or --after with a " +
+			"position, and not both")}
+	case key != "" && to.IsNow():
+		return usage.Flag("to", "now", "beginning or a time, because a reset of one key delivers its changes again")
+	case key != "" && lease != "":
+		return usage.Error{Err: errors.New("--lease and --key are given: want one of them: the key says which lease " +
+			"has it")}
+	}
+	return nil
 }
 
 // ask asks before positions are changed.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +25,10 @@ import (
 
 // The actions of a request about a range.
 const (
-	Pause = "pause" // deliver nothing of the range
-	Reset = "reset" // continue a lease at another position
+	Pause       = "pause"  // deliver nothing of the range
+	Reset       = "reset"  // continue a lease at another position
+	SkipChanges = "skip"   // count some changes as done
+	Replay      = "replay" // deliver the changes of a key again
 )
 
 // The properties of a lease that was paused or reset.
@@ -36,19 +39,24 @@ const (
 
 // The properties of a request about a range.
 const (
-	rangeProperty = "changefeed.range"
-	toProperty    = "changefeed.to"
-	onProperty    = "changefeed.on"
-	byProperty    = "changefeed.by"
-	whyProperty   = "changefeed.why"
+	rangeProperty   = "changefeed.range"
+	toProperty      = "changefeed.to"
+	onProperty      = "changefeed.on"
+	byProperty      = "changefeed.by"
+	whyProperty     = "changefeed.why"
+	changesProperty = "changefeed.changes"
+	// the key of a replay, which is no request about a key as a retry is
+	replayedProperty = "changefeed.replayed"
 )
 
 // Control is a request about the leases of a range.
 type Control struct {
-	Action   string // [Pause] or [Reset]
-	Min, Max string // effective partition keys; of a reset those of a single lease
-	To       Target // of a reset
+	Action   string // [Pause], [Reset], [SkipChanges] or [Replay]
+	Min, Max string // effective partition keys; of all but a pause those of a single lease
+	To       Target // of a reset or a replay
 	On       int64  // of a reset: see [LastReset]
+	Key      string // of a replay
+	Changes  []Skip // of a skip
 	By       string // who asks
 	Why      string // why
 }
@@ -85,12 +93,25 @@ func ReadLastReset(text string) LastReset {
 
 // IsControl reports whether a request is about a range.
 func IsControl(properties map[string]string) bool {
-	action := properties[actionProperty]
-	return action == Pause || action == Reset
+	switch properties[actionProperty] {
+	case Pause, Reset, SkipChanges, Replay:
+		return true
+	}
+	return false
 }
 
-// Token returns the token of the record: the same for requests about one range, so that they exclude each other.
-func (c Control) Token() string { return c.Action + "." + c.Min + "-" + c.Max }
+// Token returns the token of the record: the same for requests about one range, so that they exclude each other. Skips
+// of other changes and replays of other keys do not.
+func (c Control) Token() string {
+	token := c.Action + "." + c.Min + "-" + c.Max
+	switch c.Action {
+	case SkipChanges:
+		return token + "." + shortHash(text(c.Changes))
+	case Replay:
+		return token + "." + shortHash(c.Key)
+	}
+	return token
+}
 
 // Properties returns the properties of the record, added to its other properties.
 func (c Control) Properties(others map[string]string) map[string]string {
@@ -106,6 +127,12 @@ func (c Control) Properties(others map[string]string) map[string]string {
 	if c.On > 0 {
 		all[onProperty] = PlainNumber(c.On)
 	}
+	if c.Key != "" {
+		all[replayedProperty] = c.Key
+	}
+	if len(c.Changes) > 0 {
+		all[changesProperty] = text(c.Changes)
+	}
 	return all
 }
 
@@ -113,7 +140,7 @@ func (c Control) Properties(others map[string]string) map[string]string {
 func ReadControl(properties map[string]string) (c Control, err error) {
 	c = Control{
 		Action: properties[actionProperty], By: textOf(properties[byProperty]), Why: textOf(properties[whyProperty]),
-		On: Number(properties, onProperty),
+		On: Number(properties, onProperty), Key: properties[replayedProperty],
 	}
 	keys := idOf(properties[rangeProperty])
 	var ok bool
@@ -125,13 +152,19 @@ func ReadControl(properties map[string]string) (c Control, err error) {
 			return c, fmt.Errorf("position of the request is %q: %w", to, err)
 		}
 	}
+	if changes := properties[changesProperty]; changes != "" {
+		if err := json.Unmarshal([]byte(changes), &c.Changes); err != nil {
+			return c, fmt.Errorf("changes of the request are %q: %w", clip(changes), err)
+		}
+	}
 	return c, nil
 }
 
 // Asks reports whether a record asks for the same as c, whoever asks, and why.
 func (c Control) Asks(properties map[string]string) bool {
 	old, err := ReadControl(properties)
-	return err == nil && old.Action == c.Action && old.Min == c.Min && old.Max == c.Max && old.To == c.To
+	return err == nil && old.Action == c.Action && old.Min == c.Min && old.Max == c.Max && old.To == c.To &&
+		old.Key == c.Key && slices.Equal(old.Changes, c.Changes)
 }
 
 // plainText returns a free text in the stored form: after a word, so that no program takes the text for a time or a

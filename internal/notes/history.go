@@ -33,10 +33,13 @@ type Line struct {
 	Why    string    `json:"why,omitempty"`
 	Action string    `json:"action"`
 	Range  string    `json:"range,omitempty"` // min-max
-	Count  int       `json:"count"`           // of leases or records
+	Count  int       `json:"count"`           // of leases, records or skipped changes
 	Done   int       `json:"done"`            // of these
 	Moves  []Move    `json:"moves,omitempty"` // of the first MaxMoves leases
-	Failed string    `json:"failed,omitempty"`
+	Key    string    `json:"key,omitempty"`   // of a replay
+	// Changes are the first MaxMoves of those that were skipped
+	Changes []Skip `json:"changes,omitempty"`
+	Failed  string `json:"failed,omitempty"`
 }
 
 // Move is another position of a lease.
@@ -57,6 +60,7 @@ func (l Line) clipped() Line {
 			}
 		}
 	}
+	l.Changes = slices.Clone(l.Changes[:min(MaxMoves, len(l.Changes))])
 	return l
 }
 

@@ -26,8 +26,10 @@ const (
 	DoneProperty = "changefeed.done" // a [Done]
 	HeldProperty = "changefeed.held" // a [Held]
 
-	AsideProperty  = "changefeed.aside"  // an [Aside]
-	OutageProperty = "changefeed.outage" // an [Outage] that has not ended
+	AsideProperty = "changefeed.aside" // an [Aside]
+	// a [Done] that says only which changes have failed, for operators: an owner without notes goes on without it
+	FailingProperty = "changefeed.failing"
+	OutageProperty  = "changefeed.outage" // an [Outage] that has not ended
 )
 
 // The limits of a lease.

@@ -1,6 +1,7 @@
 package notes
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,7 +96,7 @@ func TestARequestAboutARangeIsReadAsItWasWritten(t *testing.T) {
 	old := map[string]string{"kept": "yes", OutcomeProperty: "x", CauseProperty: "x", WaitsProperty: "x"}
 	all := c.Anew(old)
 	got, err := ReadControl(all)
-	if err != nil || got != c || all["kept"] != "yes" || !IsControl(all) {
+	if err != nil || !reflect.DeepEqual(got, c) || all["kept"] != "yes" || !IsControl(all) {
 		t.Errorf("got %+v of %v, %v, want %+v", got, all, err, c)
 	}
 	for _, name := range []string{OutcomeProperty, CauseProperty, WaitsProperty} {

@@ -51,13 +51,18 @@ type HeldKey struct {
 type AsideKey struct {
 	Key  string `json:"key"`
 	From string `json:"from"` // token of a position before the change
-	LSN  int64  `json:"lsn"`  // of the first unsettled change
+	// start of this position: empty is that of the lease's position, [NoStart] is none
+	Start string `json:"start,omitempty"`
+	LSN   int64  `json:"lsn"` // of the first unsettled change
 	// LSN of the last change of the key that the feed has delivered; 0 is unknown
 	Last    int64 `json:"last,omitempty"`
 	Covered int64 `json:"covered,omitempty"` // LSN of the last change before the lease's position; 0 is unknown
 	Tried   []Run `json:"tried,omitempty"`   // the changes that the handler has received
 	Passed  bool  `json:"passed,omitempty"`  // the position is after the change
 }
+
+// NoStart is the Start of an [AsideKey] whose position has none.
+const NoStart = "none"
 
 // Recall names a letter that must be handed over again when the handler works again.
 type Recall struct {

@@ -74,8 +74,8 @@ var edges = map[string][]string{
 	},
 	// sinks must not add dependencies for their user either
 	"admin": {
-		"feed", "internal/inquiry", "internal/notes", "internal/pause", "internal/processor/instance",
-		"internal/processor/parallel", "internal/processor/records",
+		"feed", "internal/cosmosdb/pkey", "internal/inquiry", "internal/notes", "internal/pause",
+		"internal/processor/instance", "internal/processor/parallel", "internal/processor/records",
 	},
 	"internal/inquiry": {"feed", "internal/notes", "internal/pause"},
 	"deadletters": {

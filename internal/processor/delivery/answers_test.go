@@ -81,7 +81,7 @@ func (w *world) list(q *Request) (letters []*Letter, failed bool) {
 // putLetter stores the letter of a batch.
 func (w *world) putLetter(b *Batch) {
 	c := w.truth(b.Changes[0])
-	l := letter{letterName(c.lsn, c.place), c.key, c.lsn, b.IsHeld(), w.life}
+	l := letter{name: letterName(c.lsn, c.place), key: c.key, lsn: c.lsn, held: b.IsHeld(), life: w.life}
 	c.parked, c.finished = true, true
 	w.box = slices.DeleteFunc(w.box, func(o letter) bool { return o.name == l.name })
 	w.box = append(w.box, l)

@@ -177,15 +177,6 @@ func runsOf(changes []*Change, name func(*Change) string) (runs []notes.Run) {
 	return runs
 }
 
-// isBefore reports whether two changes of a key follow each other. One that is done and was between them comes again
-// after a crash, and has had fewer calls.
-func (c *Change) isBefore(o *Change) bool {
-	if c.Page != o.Page || c.Index > o.Index {
-		return c.LSN == o.LSN
-	}
-	return !slices.ContainsFunc(c.Page.changes[c.Index+1:o.Index], func(b Change) bool { return b.Key == c.Key })
-}
-
 // restoreKey goes on with a key that another owner has set aside.
 func (a *asides) restoreKey(e *Engine, k notes.AsideKey, from Position) {
 	l := e.lanes.ownLaneFor(e, k.Key)
@@ -316,13 +307,16 @@ func (v KeyRead) applyTo(e *Engine) {
 			c.settle(e)
 			continue
 		}
+		if a.after = c.LSN; c.isSkipped(e) {
+			c.skip(e)
+			continue
+		}
 		e.guard.count(c, e.rules.Name)
 		for _, run := range l.tried {
 			if c.isIn(run, e.rules.Name) {
 				c.restore(run)
 			}
 		}
-		a.after = c.LSN
 		c.lane = l
 		e.lanes.queued++
 		l.add(e, c)

@@ -110,6 +110,15 @@ func (c *Change) restore(r notes.Run) {
 	}
 }
 
+// isBefore reports whether two changes of a key follow each other. One that is done and was between them comes again
+// after a crash, and has had fewer calls.
+func (c *Change) isBefore(o *Change) bool {
+	if c.Page != o.Page || c.Index > o.Index {
+		return c.LSN == o.LSN
+	}
+	return !slices.ContainsFunc(c.Page.changes[c.Index+1:o.Index], func(b Change) bool { return b.Key == c.Key })
+}
+
 // isSameTransaction reports whether two changes were committed together.
 func (c *Change) isSameTransaction(o *Change) bool { return c.LSN == o.LSN && c.Key == o.Key }
 

@@ -31,6 +31,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // Position is a place in the feed. The engine keeps positions and compares none.
@@ -65,6 +67,7 @@ type Rules struct {
 	// the position after an LSN that is read, if where reading has ended tells it
 	After func(end Position, lsn int64) (at Position, known bool)
 	Name  func(c *Change) string // the name that a change has in the lease, and its letter's ID
+	ID    func(c *Change) string // of the item of a change
 }
 
 // Engine has the changes of one lease that are not settled yet.
@@ -85,6 +88,7 @@ type Engine struct {
 	limit   sizeLimit
 	width   width
 	guard   guard
+	skips   []notes.Skip // changes that are skipped and may come again
 
 	items    int // changes in memory that are not settled, letters included
 	bytes    int // of the pages of these changes

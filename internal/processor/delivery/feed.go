@@ -287,6 +287,7 @@ func (v LeaseStored) applyTo(e *Engine) {
 		e.guard.named = e.guard.of != nil
 	}
 	e.feed.unsaved -= v.Changes
+	e.skips = openSkips(e)
 }
 
 // end is the last LSN of which the notes say something.

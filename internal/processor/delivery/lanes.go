@@ -63,7 +63,8 @@ func (all *lanes) ownLaneFor(e *Engine, key string) *lane {
 
 // isPlain reports whether every change goes to the common lane.
 func (e *Engine) isPlain() bool {
-	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes.own) == 0 && e.feed.restored.end() == 0
+	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes.own) == 0 && e.feed.restored.end() == 0 &&
+		len(e.skips) == 0
 }
 
 // namelessFailures returns the failures of the first change, if the lease has their number and not the change. With a
@@ -103,6 +104,11 @@ func (p *Page) addToLanes(e *Engine) {
 		at := e.lanes.laneOf(c.Key)
 		if at.isElsewhere(c) {
 			c.settle(e)
+			continue
+		}
+		if c.isSkipped(e) {
+			c.skip(e)
+			at.advance(e)
 			continue
 		}
 		c.lane = at

@@ -18,7 +18,8 @@ type Notes struct {
 	Held    []notes.HeldKey
 	Aside   []Aside
 	Recalls []notes.Recall
-	Outage  bool // there is one: so the recalls are for its end, and otherwise they may be
+	Skips   []notes.Skip // changes that are skipped and may come again
+	Outage  bool         // there is one: so the recalls are for its end, and otherwise they may be
 }
 
 // Aside is a key that is set aside, and a position from which its changes can be read.
@@ -35,6 +36,7 @@ func (e *Engine) Notes() Notes {
 		s.Suspect = e.guard.crashed
 	}
 	s.Through, s.Open = e.feed.settledAfter(notes.MaxOpen)
+	s.Skips = openSkips(e)
 	s.Tried = e.feed.tried()
 	for key, l := range e.lanes.own {
 		if e.held.keys == 0 {
@@ -121,6 +123,7 @@ func (l *lane) lastLSN() (lsn int64) {
 // Restore has the engine go on from the notes of the lease's last owner.
 func (e *Engine) Restore(s Notes, now time.Time) {
 	e.now = now
+	e.skips = slices.Clone(s.Skips)
 	e.feed.restored = restored{through: s.Through, open: s.Open, tried: s.Tried, attempts: s.First}
 	if len(s.Tried) == 0 {
 		e.feed.restored.first = s.First

@@ -100,7 +100,7 @@ func (w *world) checkEnd() {
 		}
 	}
 	for _, c := range w.all {
-		if !c.done && !c.parked && !c.hidden {
+		if !c.done && !c.parked && !c.hidden && !c.skipped {
 			w.breach("%s is lost", letterName(c.lsn, c.place))
 		}
 	}

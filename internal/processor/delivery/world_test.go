@@ -32,6 +32,7 @@ type bounds struct {
 	cut, refuse, crash, clean, stop                   int
 	retry, release, withdraw, boxFails                int
 	outage, keyFails, keyLags, room, byHand           int
+	skip, replay                                      int
 }
 
 // truth is what really happened to a change.
@@ -45,6 +46,7 @@ type truth struct {
 	handled     bool // by the handler
 	done        bool // handled and, if that is by hand, confirmed
 	parked      bool // its letter was stored
+	skipped     bool // an operator has had it skipped
 	failedAlone bool // by a verdict about this change alone
 	blamed      int  // crashes with nothing else in the handler
 	finished    bool // in this life of the engine
@@ -59,6 +61,7 @@ type letter struct {
 	lsn  int64
 	held bool
 	life int
+	old  bool // its key was replayed since
 }
 
 // record is a request as the lease store has it.
@@ -94,9 +97,12 @@ type world struct {
 	fair    bool
 	last    Effect    // answered by the last event
 	called  *truth    // the only change of the last call, if nothing else was in the handler
+	amend   func()    // what an operator does with the lease before the next engine begins
 	good    time.Time // when the last call began that has succeeded
 	born    time.Time // when this life began
 	broken  string
+
+	replayed bool // a key was, so its changes come behind newer ones of other keys
 }
 
 var start = time.Unix(1_000_000, 0)
@@ -134,6 +140,7 @@ func (w *world) begin() {
 	r := w.set.rules
 	r.Backoff = second
 	r.Name = func(c *Change) string { return letterName(c.LSN, c.Place) }
+	r.ID = r.Name
 	r.HeldBytes = func(key string) int { return len(key) }
 	r.MaxHeldBytes = 100
 	if r.MaxHeld == 0 {
@@ -150,7 +157,7 @@ func (w *world) begin() {
 	w.flying, w.handed, w.wait, w.last, w.called = nil, nil, -1, Effect{}, nil
 	for _, c := range w.all {
 		c.noted = w.lease.says(c)
-		c.finished = c.noted
+		c.finished = c.noted || c.skipped
 	}
 	for i := range w.records {
 		w.records[i].asked = false
@@ -197,11 +204,13 @@ const (
 	beginOutage
 	endOutage
 	makeRoom
+	skipIt   // a change, by an operator
+	replayIt // a key, by an operator
 )
 
 var deeds = []string{
 	"next", "readPage", "answer", "pass", "store", "crash", "stop", "ask", "retry", "release",
-	"withdraw", "confirm", "outage", "outage over", "makeRoom",
+	"withdraw", "confirm", "outage", "outage over", "makeRoom", "skip", "replay",
 }
 
 type outcome uint8
@@ -275,6 +284,7 @@ func (w *world) actions() []action {
 		may(w.hasWrites(), crash, 1, fine)
 	}
 	may(left.clean > 0 && w.isStored(), crash, 2, fine)
+	w.steerings(may)
 	return all
 }
 
@@ -398,6 +408,8 @@ func (w *world) do(a action) {
 		w.crash(int(a.at))
 	case stop:
 		w.stop()
+	case skipIt, replayIt:
+		w.steer(a)
 	case ask:
 		w.ask(&w.records[a.at])
 	case retryIt:
@@ -555,8 +567,7 @@ func (w *world) crash(how int) {
 		w.called.blamed++
 	}
 	suspect := w.lease.notes.Suspect
-	w.life++
-	w.begin()
+	w.beginNext()
 	w.e.Restore(w.lease.notes, w.now)
 	if inherit {
 		w.e.Tell(OwnerCrashed{Suspect: suspect}, w.now)
@@ -579,14 +590,23 @@ func (w *world) stop() {
 		}
 	}
 	for _, l := range w.box {
-		if w.named(l.name).handled {
+		if w.named(l.name).handled && !l.old && w.crashes == 0 {
 			w.breach("the letter %s is left, though the handler is done with it", l.name)
 		}
 	}
 	w.store()
+	w.beginNext()
+	w.e.Restore(w.lease.notes, w.now)
+}
+
+// beginNext begins the next life, after what an operator does with the lease.
+func (w *world) beginNext() {
+	if w.amend != nil {
+		w.amend()
+		w.amend = nil
+	}
 	w.life++
 	w.begin()
-	w.e.Restore(w.lease.notes, w.now)
 }
 
 // record stores a request.

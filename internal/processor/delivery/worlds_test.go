@@ -247,4 +247,49 @@ var worlds = []setting{
 		},
 		bounds: bounds{outage: 1, word: 1},
 	},
+	{
+		name: "skip", pages: "1a 2b 3a | 4a", rules: Rules{Concurrency: 1, MaxAttempts: 2, CanPark: true},
+		bounds: bounds{fail: 1, skip: 1, crash: 1}, long: bounds{fail: 3, skip: 2, crash: 1},
+	},
+	{
+		name: "skip within a transaction", pages: "1a 1a 2b | 3a", rules: Rules{Concurrency: 1, InOrder: true},
+		bounds: bounds{fail: 1, items: 1, skip: 1, crash: 1}, long: bounds{fail: 2, items: 1, skip: 2, crash: 1},
+	},
+	{
+		name: "skip and set aside", pages: "1a 2a 3b | 4a", width: 2, rules: Rules{
+			Concurrency: 2, CanReadKeys: true, MaxAside: 1, MaxAttempts: 2,
+		},
+		bounds: bounds{fail: 1, room: 1, skip: 1, crash: 1}, long: bounds{fail: 3, room: 1, skip: 2, crash: 1},
+	},
+	{
+		name: "skip a poison whose letter is refused", pages: "1a 2a 3b | 4a", poison: "1", rules: Rules{
+			Concurrency: 1, MaxAttempts: 1, CanPark: true, HoldKeys: true, HasBox: true,
+		},
+		bounds: bounds{refuse: 1, skip: 1}, long: bounds{refuse: 1, skip: 1, crash: 1, release: 1},
+	},
+	{
+		name: "replay", pages: "1a 2b 3a | 4a 5b", width: 2, rules: Rules{
+			Concurrency: 2, CanReadKeys: true, MaxAside: 2,
+		},
+		bounds: bounds{replay: 1, crash: 1, keyLags: 1}, long: bounds{fail: 1, replay: 2, crash: 1, keyLags: 1},
+	},
+	{
+		name: "replay of a held key", pages: "1a 2a 3b | 4a", poison: "1", rules: Rules{
+			Concurrency: 1, CanReadKeys: true, MaxAside: 1, MaxAttempts: 1, CanPark: true, HoldKeys: true, HasBox: true,
+		},
+		bounds: bounds{refuse: 1, replay: 1, release: 1},
+		long:   bounds{refuse: 1, replay: 1, release: 1, retry: 1, crash: 1},
+	},
+	{
+		name: "replay in order", pages: "1a 2b 3a | 4b", rules: Rules{
+			Concurrency: 1, InOrder: true, CanReadKeys: true, MaxAside: 1,
+		},
+		bounds: bounds{replay: 1, crash: 1}, long: bounds{fail: 1, replay: 2, crash: 1},
+	},
+	{
+		name: "skip and replay", pages: "1a 2b | 3a", poison: "1", rules: Rules{
+			Concurrency: 1, CanReadKeys: true, MaxAside: 1, MaxAttempts: 2,
+		},
+		bounds: bounds{skip: 1, replay: 1}, long: bounds{skip: 2, replay: 1, crash: 1},
+	},
 }

@@ -63,6 +63,7 @@ func (d *Dispatcher) recordOutcome(b *delivery.Batch, how outcome, err error, to
 	d.mu.Unlock()
 	if failure != nil {
 		d.held.Report(d.held.UntilLost, feed.OriginHandler, failure)
+		d.failures.learnPartition(d)
 	}
 	if stuck {
 		d.held.Stop(instance.Ending{Why: feed.ReasonStuck})

@@ -37,15 +37,16 @@ type Dispatcher struct {
 	watching func()        // ends the watch on the breaker
 	saver    *soon.Writer  // of the lease
 
-	mu      sync.Mutex
-	engine  *delivery.Engine
-	running bool // the goroutine of the dispatcher
-	storing bool // the lease is written for a batch before the next one is taken
-	stuck   bool // a call of the handler has not returned
-	phase   phase
-	here    string // the partition, and its range, that LSNs count in; empty before that is known
-	marks   int    // of what the lease is to say, counted whenever that has changed by hand
-	stored  int    // the last of them that is stored
+	mu       sync.Mutex
+	engine   *delivery.Engine
+	running  bool // the goroutine of the dispatcher
+	storing  bool // the lease is written for a batch before the next one is taken
+	stuck    bool // a call of the handler has not returned
+	phase    phase
+	here     string // the partition, and its range, that LSNs count in; empty if the lease has no notes
+	failures failureNote
+	marks    int // of what the lease is to say, counted whenever that has changed by hand
+	stored   int // the last of them that is stored
 	// when the lease last covered more changes, and when keys were last looked at to set some aside
 	saved, madeRoom time.Time
 	requests        requests

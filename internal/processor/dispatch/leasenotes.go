@@ -40,18 +40,20 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 		}
 		aside := notes.Aside{At: at, Partition: d.here, Recalls: n.Recalls}
 		for _, k := range n.Aside {
-			k.AsideKey.From = k.From.(feed.Position).Token
+			records.SetAsideFrom(l.Position, &k.AsideKey, k.From.(feed.Position))
 			aside.Keys = append(aside.Keys, k.AsideKey)
 		}
+		skips := notes.Skips{Partition: d.here, Changes: n.Skips}
 		for name, text := range map[string]string{
 			notes.DoneProperty: done.String(), notes.HeldProperty: held.String(),
-			notes.AsideProperty: aside.String(),
+			notes.AsideProperty: aside.String(), notes.SkipsProperty: skips.String(),
 		} {
 			if l.Properties[name] != text {
 				records.SetProperty(l, name, text)
 			}
 		}
 	}
+	d.failures.fill(l, d.here != "", d.engine)
 	outage, _ := d.in.Breaker.Open()
 	if outage := notes.Outage(outage.Since); l.Properties[notes.OutageProperty] != outage {
 		records.SetProperty(l, notes.OutageProperty, outage)

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // How changes are parked
@@ -91,7 +91,7 @@ func (d *Dispatcher) newLetter(b *delivery.Batch) feed.DeadLetter {
 	c := b.Changes[0]
 	change := *changeOf(c)
 	l := feed.DeadLetter{
-		ID: letterID(d.in.Options.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change,
+		ID: records.LetterID(d.in.Options.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change,
 		Disposition: feed.DispositionHeld,
 		Instance:    d.in.Me.Instance, Lease: d.held.Lease.Token, Range: d.held.Lease.Range, Parked: time.Now(),
 		Attempts: c.Calls(), Failed: b.Failing(),
@@ -117,15 +117,4 @@ func setCause(l *feed.DeadLetter, err error) {
 	case feed.IsPoison(err):
 		l.Disposition = feed.DispositionPoison
 	}
-}
-
-// letterID names the letter of a change. In latest-version mode its place among the changes of its
-// LSN moves when another item of the transaction is written again, so it is named by its item.
-func letterID(m feed.Mode, lsn int64, place int, item string) string {
-	if m == feed.AllVersionsAndDeletes {
-		return fmt.Sprintf("%d.%d", lsn, place)
-	}
-	// Half of the hash is as much as nobody finds two items for, not even who chooses their names.
-	h := sha256.Sum256([]byte(item))
-	return fmt.Sprintf("%d.%x", lsn, h[:sha256.Size/2])
 }

@@ -75,6 +75,9 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 	r.reportDropped(notes.AsideProperty, err)
 	n = delivery.Notes{Through: done.Through, Open: done.Open, Tried: done.Tried}
 	n.Outage = hadOutage(l)
+	skips, err := notes.ReadSkips(l.Properties[notes.SkipsProperty], in)
+	r.reportDropped(notes.SkipsProperty, err)
+	n.Skips = skips.Changes
 	for i, key := range held.Keys {
 		mine, err := r.mayHave(ctx, key)
 		if err != nil {
@@ -92,7 +95,7 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 		if mine {
 			n.Aside = append(n.Aside, delivery.Aside{
 				AsideKey: k,
-				From:     feed.Position{Token: k.From, Start: l.Position.Start},
+				From:     records.AsideFrom(l.Position, k),
 			})
 		}
 	}
@@ -126,7 +129,7 @@ func (r noteReader) mayHave(ctx context.Context, key string) (bool, error) {
 func (r noteReader) partitions(ctx context.Context) (all []notes.Partition, err error) {
 	p := r.held.Lease.Properties
 	if r.in.Options.Concurrency == 1 && !r.in.Options.HasPolicy() && p[notes.DoneProperty] == "" &&
-		p[notes.HeldProperty] == "" && p[notes.AsideProperty] == "" {
+		p[notes.HeldProperty] == "" && p[notes.AsideProperty] == "" && p[notes.SkipsProperty] == "" {
 		return nil, nil
 	}
 	return records.Noted(ctx, r.in.Source)

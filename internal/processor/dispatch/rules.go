@@ -33,8 +33,9 @@ func rulesOf(in *instance.Instance, held *instance.Held) delivery.Rules {
 			return positionAfter(in.Source, end, lsn)
 		},
 		Name: func(c *delivery.Change) string {
-			return letterID(o.Mode, c.LSN, c.Place, changeOf(c).ID)
+			return records.LetterID(o.Mode, c.LSN, c.Place, changeOf(c).ID)
 		},
+		ID: func(c *delivery.Change) string { return changeOf(c).ID },
 	}
 }
 

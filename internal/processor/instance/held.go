@@ -123,7 +123,7 @@ type Ending struct {
 	To     balance.Owner // ReasonGiven: the next owner
 	Undone bool          // ReasonSplit: a merge has undone the split, so the lease stays
 	Into   int           // ReasonSplit: the lease is cut into this many parts, though its partition has not split
-	Asked  *feed.Record  // ReasonReset: the request, whose position is valid
+	Asked  *feed.Record  // ReasonReset, ReasonSkipped, ReasonReplayed: the request, which is valid
 }
 
 // None reports whether the work goes on.

@@ -64,7 +64,14 @@ func ResetTo(l *feed.Record, at feed.Position, by notes.LastReset) {
 		by.On = max(by.On, old.On+1)
 	}
 	l.Position, l.Attempts, l.Owner, l.Epoch = at, 0, "", ""
-	for _, note := range []string{notes.DoneProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty} {
+	for _, note := range []string{
+		notes.DoneProperty,
+		notes.FailingProperty,
+		notes.HeldProperty,
+		notes.AsideProperty,
+		notes.OutageProperty,
+		notes.SkipsProperty,
+	} {
 		SetProperty(l, note, "")
 	}
 	SetProperty(l, notes.ResetProperty, by.String())
@@ -82,6 +89,23 @@ func PositionOf(to notes.Target) (at feed.Position, err error) {
 		return at, fmt.Errorf("the request has no position")
 	}
 	return at, nil
+}
+
+// AsideFrom returns the position from which a key of a lease is read that is set aside. A replay has no start: changes
+// from before the start of the lease come again.
+func AsideFrom(lease feed.Position, k notes.AsideKey) feed.Position {
+	if k.Start == notes.NoStart {
+		return feed.At(k.From)
+	}
+	return feed.Position{Token: k.From, Start: lease.Start}
+}
+
+// SetAsideFrom is the inverse of [AsideFrom].
+func SetAsideFrom(lease feed.Position, k *notes.AsideKey, at feed.Position) {
+	k.From, k.Start = at.Token, ""
+	if at.Start.IsZero() && !lease.Start.IsZero() {
+		k.Start = notes.NoStart
+	}
 }
 
 // TargetOf returns a position in the form of a request.

@@ -30,6 +30,8 @@ func (w *worker) giveUp(e instance.Ending) feed.Reason {
 		return w.writeNextOwner(e)
 	case feed.ReasonReset:
 		return w.resetLease(*e.Asked)
+	case feed.ReasonSkipped, feed.ReasonReplayed:
+		return w.obeyRequest(e)
 	}
 	return e.Why // lost already; or stuck, and then the lease must expire, so that no instance starts too early
 }
@@ -83,6 +85,45 @@ func (w *worker) resetLease(request feed.Record) feed.Reason {
 	}
 	w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request, notes.Outcome{Result: notes.Handled}))
 	return feed.ReasonReset
+}
+
+// obeyRequest writes the lease without an owner, and with what an operator has asked for its changes: some are skipped,
+// or those of a key come again. The next owner goes on from there. The request is refused if the lease, as it is after
+// the last batch, does not allow it; then it is only given up.
+func (w *worker) obeyRequest(e instance.Ending) feed.Reason {
+	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
+	defer cancel()
+	free := instance.Ending{Why: e.Why}
+	if !w.isAsked(ctx, *e.Asked) {
+		return w.writeNextOwner(free)
+	}
+	partitions, err := records.Noted(ctx, w.in.Source)
+	if err != nil { // the next owner is asked
+		w.held.Report(ctx, feed.OriginSource, fmt.Errorf("%s: %w", e.Why, err))
+		return w.writeNextOwner(free)
+	}
+	control, _ := notes.ReadControl(e.Asked.Properties) // the unit has read it before
+	caller := e.Asked.Properties[notes.CallerProperty]
+	var refused error
+	obey := func(l *feed.Record) {
+		l.Owner, l.Epoch, refused = "", "", errors.New("the lease is being split: try again in a moment")
+		if l.State == feed.StateLive {
+			var properties map[string]string
+			if properties, refused = records.Obey(w.in.Source, *l, partitions, control, caller); refused == nil {
+				l.Properties = properties
+			}
+		}
+	}
+	if err := w.keeper.storeLast(ctx, obey); err != nil {
+		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("%s: %w", e.Why, err))
+		return feed.ReasonLost
+	}
+	outcome := notes.Outcome{Result: notes.Handled}
+	if refused != nil {
+		outcome = notes.Outcome{Result: notes.Failed, Cause: refused.Error()}
+	}
+	w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, *e.Asked, outcome))
+	return e.Why
 }
 
 // isAsked reports whether a request is still there.

@@ -169,6 +169,23 @@ func (k *keeper) storeInstead(ctx context.Context, change func(*feed.Record)) er
 	return k.store(ctx)
 }
 
+// storeLast writes the lease a last time, with a change to what it says of the progress.
+func (k *keeper) storeLast(ctx context.Context, change func(*feed.Record)) error {
+	if err := k.inTurn(ctx, func() error {
+		progress, before := k.fill, k.next.Properties
+		k.fill = func(l *feed.Record) dispatch.Mark {
+			l.Properties = before // without the change, which is made again if the write is
+			mark := progress(l)
+			change(l)
+			return mark
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return k.store(ctx)
+}
+
 // ownedUntil returns until when, by the store's clock, no other instance can own the lease.
 func (k *keeper) ownedUntil(ctx context.Context) (at time.Time, err error) {
 	err = k.inTurn(ctx, func() error {

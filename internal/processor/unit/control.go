@@ -72,10 +72,16 @@ func (b *balancer) writeUnowned(ctx context.Context, lease feed.Record, why stri
 	}
 }
 
-// reset serves a request for another position of a lease, if this instance has the lease.
-func (u *Unit) reset(ctx context.Context, held []*instance.Held, request feed.Record) {
+// endings is why a lease is given up for a request.
+var endings = map[string]feed.Reason{
+	notes.Reset: feed.ReasonReset, notes.SkipChanges: feed.ReasonSkipped, notes.Replay: feed.ReasonReplayed,
+}
+
+// serveControl serves a request to reset a lease, to skip some of its changes or to replay a key, if this instance has
+// the lease.
+func (u *Unit) serveControl(ctx context.Context, held []*instance.Held, request feed.Record) {
 	control, err := notes.ReadControl(request.Properties)
-	if err == nil && control.Action != notes.Reset {
+	if control.Action == notes.Pause {
 		return
 	}
 	for _, h := range held {
@@ -83,7 +89,7 @@ func (u *Unit) reset(ctx context.Context, held []*instance.Held, request feed.Re
 			continue
 		}
 		if err == nil {
-			_, err = records.PositionOf(control.To)
+			err = checkControl(control)
 		}
 		lease, _ := u.in.View.Get(h.Lease.ID)
 		if lease.Fence.After(u.in.View.Now()) {
@@ -92,12 +98,27 @@ func (u *Unit) reset(ctx context.Context, held []*instance.Held, request feed.Re
 		switch caller := request.Properties[notes.CallerProperty]; {
 		case err != nil:
 			u.retire(ctx, request, notes.Outcome{Result: notes.Failed, Cause: err.Error()})
-		case caller != "" && records.LastReset(lease).Caller == caller: // the outcome is missing alone
+		case caller != "" && records.LastReset(lease).Caller == caller, records.IsServed(lease, caller):
+			// the outcome is missing alone
 			u.retire(ctx, request, notes.Outcome{Result: notes.Handled})
 		default:
-			h.Stop(instance.Ending{Why: feed.ReasonReset, Asked: &request})
+			h.Stop(instance.Ending{Why: endings[control.Action], Asked: &request})
 		}
 	}
+}
+
+// checkControl checks what a request names.
+func checkControl(c notes.Control) error {
+	switch {
+	case c.Action == notes.SkipChanges && len(c.Changes) == 0:
+		return errors.New("the request names no changes")
+	case c.Action == notes.SkipChanges:
+		return nil
+	case c.Action == notes.Replay && c.Key == "":
+		return errors.New("the request names no key")
+	}
+	_, err := records.PositionOf(c.To)
+	return err
 }
 
 // retire writes the outcome of a request. If ctx ends before, the next owner does that.

@@ -21,7 +21,7 @@ func (u *Unit) serveRequests(ctx context.Context) {
 			continue
 		}
 		if notes.IsControl(q.Properties) {
-			u.reset(ctx, held, q)
+			u.serveControl(ctx, held, q)
 			continue
 		}
 		asked[q.Token] = true

@@ -56,9 +56,7 @@ func (g *ledger) followPage(c *call, t *tenure, b *feed.Batch) bool {
 				b.Changes[0].LSN, t.last)
 			return false
 		}
-		if t.hand == nil && p.from == t.root {
-			t.calls[p.changes[0]] = t.first
-		}
+		t.inherit(p, b)
 		if t.next[t.hand] = p; t.hand == nil || t.reached[t.last] {
 			t.reached[p.from] = true
 		}
@@ -87,6 +85,26 @@ func (g *ledger) followPage(c *call, t *tenure, b *feed.Batch) bool {
 			n, len(rest))
 	}
 	return true
+}
+
+// inherit gives the changes of a page the calls that the lease said when the process acquired it. If the first batch
+// has the number one all the same, the notes do not count after a merge, or a later version has replaced the changes
+// that they name.
+func (t *tenure) inherit(p *page, b *feed.Batch) {
+	isFirst := t.hand == nil && p.from == t.root
+	if isFirst && b.Attempt == 1 && len(t.aside.done.Tried) > 0 {
+		t.isOther, t.first, t.aside.done.Tried = t.first > 0, 0, nil
+	}
+	for _, v := range p.changes {
+		for _, run := range t.aside.done.Tried {
+			if run.Has(string(v.key), v.lsn, func() string { return "" }) {
+				t.calls[v] = max(t.calls[v], run.Calls)
+			}
+		}
+	}
+	if isFirst {
+		t.calls[p.changes[0]] = t.first
+	}
 }
 
 // pageOf is the page that begins with a batch and was read from where the process is.
@@ -145,7 +163,7 @@ func (g *ledger) checkStored(c *call, t *tenure, b *feed.Batch) {
 		return // stolen, or deleted: it will hear of it
 	}
 	want := t.calls[t.hand.changes[t.n]]
-	counted := stored.Attempts == want || t.manual && stored.Attempts < want
+	counted := stored.Attempts == want || t.manual && stored.Attempts < want || t.isOther && t.last == t.root
 	if stored.Position.Token == t.hand.tokenBefore(t.n) && !counted {
 		g.breach("attempts of %s at %v are %d in the store, want %d", b.LeaseToken, stored.Position, stored.Attempts,
 			want)

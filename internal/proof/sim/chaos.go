@@ -183,6 +183,7 @@ func (w *world) mergeAt(c *docstore.Container, place string) {
 		n++
 	}
 	w.ledger.note("merge of %s %s with %s", c.ID(), partitions[n].Range, partitions[n+1].Range)
+	w.ledger.noteMerge()
 	if _, err := c.Merge(w.ctx, partitions[n].ID, partitions[n+1].ID); err != nil {
 		w.ledger.fail("merge: %v", err)
 	}

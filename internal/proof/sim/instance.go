@@ -26,6 +26,7 @@ type instance struct {
 	// Of a call of an operator, which is no process but writes leases:
 	steers bool
 	wants  func(of feed.Range, at feed.Position) (wrong string) // of a call that resets
+	single *single                                              // of a call that skips changes or replays a key
 
 	// Under the world's lock.
 	stopped time.Time // when it was asked to stop

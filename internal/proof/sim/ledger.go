@@ -165,7 +165,7 @@ func (g *ledger) noteWrite(key feed.PartitionKey, id string, lsn int64, deleted 
 		}
 	}
 	g.items[key][id] = append(g.items[key][id], v)
-	if !g.handled[v] {
+	if !g.handled[v] && g.steering.skipped[v].IsZero() {
 		g.open[v] = entry{g.placeOf(key), time.Now()}
 	}
 }
@@ -195,6 +195,7 @@ func (g *ledger) handOver(ctx context.Context, by *instance, b *feed.Batch) *cal
 	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN,
 		b.Attempt)
 	g.checkPaused(made)
+	g.checkSkipped(made)
 	g.checkHanded(made, by, b)
 	g.checkHandover(made)
 	return made

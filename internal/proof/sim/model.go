@@ -90,6 +90,7 @@ type tenure struct {
 	next    map[*page]*page // that was handed over after a page
 	n       int             // how many of its changes the process goes on after
 	late    bool            // a handler has failed after its time: batches are smaller
+	isOther bool            // the attempts in its lease were those of a change that does not come
 	done    []int64         // LSNs of changes that were handled, in order; the store is not seen to be after them yet
 	last    string          // token after the last batch that it has passed
 	idle    []emptyRead     // after that

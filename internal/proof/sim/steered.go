@@ -20,6 +20,8 @@ import (
 //   - a reset that has returned was carried out
 //   - every change after the position of a reset is handled again, and no owner after the reset gets one before it
 //   - no owner from before a reset writes the lease after it
+//   - exactly the changes are skipped that an operator has named, and a replay of a key delivers all of the key after
+//     its position: see singles.go
 
 // steering is what the ledger knows of pauses and resets.
 type steering struct {
@@ -30,6 +32,11 @@ type steering struct {
 	reopened map[version]time.Time    // when a reset has asked for it again
 	resets   []reset                  // in their order
 	had      []spot                   // positions that leases had
+
+	singles map[string]*single    // requests for a skip or a replay, by their callers
+	served  map[string]bool       // those that were carried out
+	merged  time.Time             // when partitions were merged last
+	skipped map[version]time.Time // changes that were skipped, and have not been asked for again
 }
 
 // ask is a request for a reset.
@@ -54,7 +61,8 @@ type spot struct {
 func newSteering() steering {
 	return steering{
 		requests: map[string]ask{}, made: map[string]feed.Position{}, times: map[version]time.Time{},
-		reopened: map[version]time.Time{},
+		reopened: map[version]time.Time{}, singles: map[string]*single{}, served: map[string]bool{},
+		skipped: map[version]time.Time{},
 	}
 }
 
@@ -103,6 +111,9 @@ func (g *ledger) checkPaused(c *call) {
 // noteControl notes a request for a reset, and checks its position.
 func (g *ledger) noteControl(by *instance, record feed.Record) {
 	c, err := notes.ReadControl(record.Properties)
+	if by.single != nil && err == nil && record.State == feed.StateLive {
+		g.noteSingle(by, record)
+	}
 	if !by.steers || err != nil || c.Action != notes.Reset || record.State != feed.StateLive {
 		return
 	}
@@ -153,7 +164,7 @@ func (g *ledger) noteReset(by *instance, was, record feed.Record) bool {
 			by, record.Token, record.State, was.State, record.Owner, record.Attempts)
 	}
 	for _, name := range []string{
-		notes.DoneProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty,
+		notes.DoneProperty, notes.HeldProperty, notes.AsideProperty, notes.OutageProperty, notes.SkipsProperty,
 	} {
 		if record.Properties[name] != "" {
 			g.breach("reset: %s still says %s of the old position: %s", record.Token, name, record.Properties[name])
@@ -178,13 +189,19 @@ func (g *ledger) applyReset(record feed.Record) {
 		for _, versions := range items {
 			for _, v := range versions {
 				if after, known := g.isAfter(v, record.Position); after && known {
-					g.open[v], g.steering.reopened[v] = entry{place, now}, now
+					g.reopen(v, now)
 				} else {
 					delete(g.open, v)
 				}
 			}
 		}
 	}
+}
+
+// reopen opens a change again.
+func (g *ledger) reopen(v version, now time.Time) {
+	g.open[v], g.steering.reopened[v] = entry{g.placeOf(v.key), now}, now
+	delete(g.steering.skipped, v)
 }
 
 // isParkedAgain reports whether a change that a reset has asked for again needs no handler, because its letter stays.

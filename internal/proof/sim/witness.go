@@ -146,6 +146,7 @@ func (g *ledger) checkUpdated(by *instance, record feed.Record) {
 	if g.noteReset(by, was.Record, record) {
 		return
 	}
+	g.noteServed(by, was.Record, record)
 	g.noteCounted(record)
 	g.checkMoved(by, was.Record, record)
 	g.passesNothing(g.model.tenures[place{by, record.Token}], record)
@@ -177,7 +178,7 @@ func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 	case !stays && record.Attempts != 0 && record.Attempts != counted && record.Attempts != counted-1:
 		g.breach("attempts of %s are %d, though it moved on from %v to %v, want %d or one less", record.Token,
 			record.Attempts, was.Position, record.Position, counted)
-	case record.Attempts == 0 && t.isHandled(at): // and is not to come again
+	case record.Attempts == 0 && (t.isHandled(at) || t.isOther && at == t.root): // and is not to come again
 	case stays && record.Attempts != was.Attempts && (record.Attempts < was.Attempts || record.Attempts > counted):
 		g.breach("attempts of %s at %v went from %d to %d, want at most %d", record.Token, record.Position,
 			was.Attempts, record.Attempts, counted)
@@ -342,5 +343,6 @@ func (g *ledger) noteCounted(record feed.Record) {
 func said(record feed.Record) string {
 	p := record.Properties
 	return "done " + p[notes.DoneProperty] + " held " + p[notes.HeldProperty] + " aside " + p[notes.AsideProperty] +
-		" paused " + p[notes.PausedProperty] + " reset " + p[notes.ResetProperty]
+		" paused " + p[notes.PausedProperty] + " reset " + p[notes.ResetProperty] +
+		" skips " + p[notes.SkipsProperty] + " served " + p[notes.ServedProperty]
 }

@@ -20,6 +20,7 @@
 //     child's is its parent's, and the attempts are those of the batch that is next
 //   - after a pause has returned and until its resume, no handler has a batch of its range; a reset is carried out
 //     once, replays everything after its position and nothing before; steered.go has the details
+//   - exactly the changes are skipped that an operator has named, and a key that is replayed comes again as a whole
 //   - each batch has the right attempt number, and the checkpoint before it is stored
 //   - no lease with changes, and no instance, is left without its turn while its process is sound
 //   - Run returns within four times Options.Drain, and leaves no goroutine behind

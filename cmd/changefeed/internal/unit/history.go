@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -26,12 +27,22 @@ type action struct {
 	At     time.Time `json:"at" about:"when the action had ended, by the clock of the store"`
 	By     *string   `json:"by" about:"who; null if the program did not say"`
 	Reason *string   `json:"reason" about:"why; null if nobody said"`
-	Action string    `json:"action" about:"pause, resume, reset, restore, cleanup, or an action of a later version"`
+	Action string    `json:"action" about:"pause, resume, reset, restore, skip, cleanup, or an action of a later version"`
 	Range  *string   `json:"range" about:"of effective partition keys, min-max in hex"`
-	Count  int       `json:"count" about:"how many leases were meant; of a cleanup: records"`
+	Count  int       `json:"count" about:"how many leases were meant; of a cleanup: records; of a skip: changes"`
 	Done   int       `json:"done" about:"how many of them were done"`
 	Moves  []move    `json:"moves" about:"positions of the first 16 leases of a reset or restore"`
 	Failed *string   `json:"failed" about:"why the action was not carried out as a whole; null if it was"`
+
+	Key     json.RawMessage `json:"key" about:"the partition key of a reset of one key, an array; null for all others"`
+	Changes []change        `json:"changes" about:"the first 16 changes of a skip"`
+}
+
+// change is a change that was skipped, for programs.
+type change struct {
+	ID  string          `json:"id" about:"of the document"`
+	Key json.RawMessage `json:"key" about:"the partition key, an array"`
+	LSN int64           `json:"lsn" about:"of the change"`
 }
 
 // move is another position of a lease, for programs.
@@ -53,7 +64,10 @@ var ActionKind = report.Kind{
 func actionOf(e admin.Entry) action {
 	a := action{
 		At: e.At, By: known(e.By), Reason: known(e.Reason), Action: string(e.Action), Count: e.Count, Done: e.Done,
-		Moves: []move{}, Failed: known(e.Failed),
+		Moves: []move{}, Failed: known(e.Failed), Key: keyText(e.Key), Changes: []change{},
+	}
+	for _, c := range e.Changes {
+		a.Changes = append(a.Changes, change{c.ID, keyText(c.Key), c.LSN})
 	}
 	if e.Range != (feed.Range{}) {
 		a.Range = known(e.Range.String())
@@ -62,6 +76,14 @@ func actionOf(e admin.Entry) action {
 		a.Moves = append(a.Moves, move{m.Lease, known(PositionText(m.From)), known(PositionText(m.To))})
 	}
 	return a
+}
+
+// keyText returns a key as JSON; nil if there is none, or if somebody has made it invalid.
+func keyText(key feed.PartitionKey) json.RawMessage {
+	if !json.Valid([]byte(key)) {
+		return nil
+	}
+	return json.RawMessage(key)
 }
 
 // WriteActions writes the history for programs.
@@ -90,7 +112,16 @@ func WriteHistory(w io.Writer, of string, entries []admin.Entry) error {
 			if i > 0 {
 				rows, row = append(rows, row), make([]string, len(row))
 			}
-			row[3], row[4], row[5] = m.Lease, terminal.OrDash(PositionText(m.From)), terminal.OrDash(PositionText(m.To))
+			if row[3] = m.Lease; e.Key != "" {
+				row[3] += " " + terminal.OneLine(string(e.Key))
+			}
+			row[4], row[5] = terminal.OrDash(PositionText(m.From)), terminal.OrDash(PositionText(m.To))
+		}
+		for i, c := range e.Changes {
+			if i > 0 {
+				rows, row = append(rows, row), make([]string, len(row))
+			}
+			row[4] = fmt.Sprintf("%s of %s, LSN %d", terminal.OneLine(c.ID), terminal.OneLine(string(c.Key)), c.LSN)
 		}
 		rows = append(rows, row)
 	}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
+)
+
+// The command leases skip: a batch or a change at which a lease fails counts as done.
+
+// skipped is a change that was skipped, for programs.
+type skipped struct {
+	Lease    string          `json:"lease" about:"token of the lease"`
+	ID       string          `json:"id" about:"of the document"`
+	Key      json.RawMessage `json:"key" about:"the partition key, an array"`
+	LSN      int64           `json:"lsn" about:"of the change"`
+	Attempts int             `json:"attempts" about:"how often the handler has received it"`
+	Since    time.Time       `json:"since" about:"when it failed first"`
+	Done     bool            `json:"done" about:"false after a dry run, and if an error has left it"`
+}
+
+// ReportedAs implements [report.Value].
+func (skipped) ReportedAs() string { return "skip" }
+
+var skipKind = report.Kind{Name: "skip", About: "A change that was skipped: leases skip.", Of: skipped{}}
+
+// skipOptions are the flags of leases skip.
+type skipOptions struct {
+	steerOptions
+	change string
+	key    arg.Key
+	lsn    int64
+}
+
+// leasesSkipCommand is the command leases skip.
+func leasesSkipCommand() *cobra.Command {
+	var o skipOptions
+	cmd := &cobra.Command{
+		Use:   "skip [ADDRESS] --name NAME [--change ID]",
+		Short: "Skip the batch or the change at which a lease fails",
+		Long: `The handler does not get these changes any more, and later changes of their keys go on. Without --change, --key and --lsn
+the whole batch is skipped that the lease has failed at for the longest; with them a single change that fails. The owner of
+the lease finishes the batch in its handler first. If the lease has passed one of the changes by then, or does not fail at
+it any more, nothing is skipped, and the command says so.
+
+A skip leaves a line in the history (changefeed leases history). A reset to an earlier position brings the changes back. On
+a terminal the command lists the changes and asks; elsewhere --yes is required, or --dry-run to see the list.`,
+		Example: `  changefeed leases skip --db data --name mailer --dry-run
+  changefeed leases skip cosmos:shop/leases --name mailer --change order-7
+  changefeed leases skip --db data --name mailer --key '["oslo"]' --lsn 42 --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
+	}
+	o.registerChange(cmd, skipKind)
+	o.registerLease(cmd)
+	cmd.Flags().StringVar(&o.change, "change", "", "only the failing change of the document with this `ID`")
+	cmd.Flags().Var(&o.key, "key", "only a failing change of this partition key, such as '[\"oslo\"]'")
+	cmd.Flags().Int64Var(&o.lsn, "lsn", 0, "only a failing change with this LSN, a `number`")
+	return cmd
+}
+
+// run finds what fails, asks, and skips what was shown.
+func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case o.wait <= 0:
+		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+	case o.lsn < 0 || o.lsn == 0 && cmd.Flags().Changed("lsn"):
+		return usage.Flag("lsn", fmt.Sprint(o.lsn), "the LSN of a change, more than 0")
+	}
+	chosen, err := o.selection()
+	if err != nil {
+		return err
+	}
+	return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
+		all, err := u.Failing(cmd.Context(), chosen)
+		if err != nil {
+			return explainSteering(err)
+		}
+		f, err := o.pick(all, of)
+		if err != nil {
+			return err
+		}
+		if sure, err := o.askToSkip(cmd, f, of); err != nil || !sure && !o.sure.DryRun {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), o.wait)
+		defer cancel()
+		done, err := u.Skip(ctx, f)
+		unread := o.writeSkip(done, o.sure.Verb("skipped", "skip"), err)
+		return cmp.Or(explainSteering(err), unread) // an output without a reader hides no failure
+	})
+}
+
+// pick returns the changes that the flags mean: a batch, or a single change.
+func (o *skipOptions) pick(all []admin.Failing, of string) (admin.Failing, error) {
+	isOne := o.change != "" || o.key.Value != "" || o.lsn > 0
+	var found []admin.Failing
+	for _, f := range all {
+		if !isOne {
+			if len(found) == 0 || found[len(found)-1].Lease.Token != f.Lease.Token { // the oldest batch of each lease
+				found = append(found, f)
+			}
+			continue
+		}
+		for _, c := range f.Changes {
+			if (o.change == "" || c.ID == o.change) && (o.key.Value == "" || c.Key == o.key.Value) &&
+				(o.lsn == 0 || c.LSN == o.lsn) {
+				one := f
+				one.Changes, one.More = []admin.FailedChange{c}, false
+				found = append(found, one)
+			}
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return admin.Failing{}, usage.Missing{Err: fmt.Errorf("no change of %s has failed and is not done: there is "+
+			"nothing to skip", of)}
+	case len(found) == 0:
+		return admin.Failing{}, usage.Missing{Err: fmt.Errorf("no failing change is as --change, --key and --lsn say; "+
+			"these fail: %s", namesOf(all))}
+	case len(found) > 1 && isOne:
+		return admin.Failing{}, usage.Error{Err: fmt.Errorf("%d failing changes are as the flags say: want one, so add "+
+			"--change, --key, --lsn or --lease: %s", len(found), namesOf(found))}
+	case len(found) > 1:
+		return admin.Failing{}, usage.Error{Err: fmt.Errorf("%d leases fail: want --lease with one of them, such as %s",
+			len(found), found[0].Lease.Range)}
+	}
+	return found[0], nil
+}
+
+// mostNamed is how many changes an error names.
+const mostNamed = 5
+
+// namesOf names the first failing changes.
+func namesOf(all []admin.Failing) (text string) {
+	n := 0
+	for _, f := range all {
+		for _, c := range f.Changes {
+			if n++; n > mostNamed {
+				return text + ", …"
+			}
+			if n > 1 {
+				text += ", "
+			}
+			text += nameOf(c)
+		}
+	}
+	return text
+}
+
+// nameOf names a change for people.
+func nameOf(c admin.FailedChange) string {
+	return fmt.Sprintf("%s of %s, LSN %d", terminal.OneLine(c.ID), terminal.OneLine(string(c.Key)), c.LSN)
+}
+
+// askToSkip shows the changes on a terminal, and asks.
+func (o *skipOptions) askToSkip(cmd *cobra.Command, f admin.Failing, of string) (bool, error) {
+	person := confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr())
+	if person.Present && !o.sure.Yes && !o.sure.DryRun {
+		for _, c := range f.Changes {
+			if _, err := fmt.Fprintf(person.Out, "would skip %s\n", nameOf(c)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return o.ask(cmd, fmt.Sprintf("Skip %s of lease %s of %s?", terminal.Count(len(f.Changes), "change"), f.Lease.Token,
+		of))
+}
+
+// writeSkip reports the changes before an error.
+func (o *skipOptions) writeSkip(f admin.Failing, verb string, failed error) error {
+	rows := o.report.Rows()
+	for _, c := range f.Changes {
+		line := skipped{
+			Lease: f.Lease.Token, ID: c.ID, Key: json.RawMessage(c.Key), LSN: c.LSN, Attempts: f.Attempts,
+			Since: f.Since, Done: f.Done,
+		}
+		switch {
+		case !o.report.ForPeople():
+			if err := rows.Add(line); err != nil {
+				return err
+			}
+		case failed == nil || errors.Is(failed, admin.ErrNotRecorded):
+			if _, err := fmt.Fprintf(o.report.Out, "%s %s, of lease %s: %s since %s\n", verb, nameOf(c), f.Lease.Token,
+				terminal.Count(f.Attempts, "attempt"), f.Since.Format(time.RFC3339)); err != nil {
+				return err
+			}
+		}
+	}
+	if o.report.ForPeople() {
+		return nil
+	}
+	return rows.Flush()
+}
+
+// resetKey has one key delivered again.
+func resetKey(ctx context.Context, u *admin.Unit, key feed.PartitionKey, to feed.Start, after string) ([]admin.Step,
+	error,
+) {
+	if after != "" {
+		return u.ResetKeyTo(ctx, key, feed.At(after))
+	}
+	return u.ResetKey(ctx, key, to)
+}
