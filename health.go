@@ -21,7 +21,7 @@ const failingFor = 5 * time.Minute
 //   - [feed.ErrHandlerStuck]: a handler has not returned within [Options.Drain] after its context had ended, as it does
 //     after [Options.HandlerTimeout]
 //   - a lease document is invalid: [feed.ErrBadLease], [feed.ErrForeignLease], [feed.ErrOverlap] or [feed.ErrNoStart]
-//   - [feed.ErrOutage]: the handler seems to lack what it needs
+//   - [feed.ErrOutage]: a system that the handler needs seems to be away
 //   - [feed.ErrNoProgress]: the oldest change of a lease has failed for five minutes
 //   - the last request to the source or the lease store has failed, a lease cannot be renewed, or nobody may own a
 //     lease ([feed.ErrNoOwner])
@@ -94,7 +94,7 @@ func brokenLease(s Status) error {
 	return nil
 }
 
-// outageOf reports an outage of what the handler needs.
+// outageOf reports an outage of a system that the handler needs.
 func outageOf(s Status) error {
 	if s.Outage {
 		return feed.ErrOutage

@@ -10,16 +10,16 @@ import (
 
 // How a key is set aside
 //
-// The changes behind a change that fails, is stuck in the handler or cannot be parked are forgotten, and so are those
-// that come of its key: the lease has the key, and from where it continues. When what was before them is settled, the
-// key is read again, page by page, and each page is handled like any other. Once the reads by key have come as far as
-// the feed, the key's changes come from the feed again:
+// If a change fails, is stuck in the handler or cannot be parked, the later changes of its key are forgotten: the lease
+// has the key, and from where it continues. When the earlier changes are settled, the key is read again, page by page,
+// and each page is handled like any other. Once the reads by key have come as far as the feed, the key's changes come
+// from the feed again:
 //
-//	1  the key is behind: what the feed has of it is dropped, and its LSN noted
+//	1  the key is behind: changes of the key in the feed are dropped, and their LSN noted
 //	2  a page of the key is read when nothing of the key is in memory any more
 //	3  the key has caught up when a page reaches the last change that was dropped; or when a page is empty that was asked
 //	   for after the last drop, because a later version or a delete may have taken the place of that change
-//	4  from then on what the feed has of the key is taken again, but for what the reads by key have given already
+//	4  from then on changes of the key in the feed are taken again, except for those that the reads by key have given
 //
 // The lease has the key until all that was read by key is settled, because the position has passed these changes.
 
@@ -62,8 +62,8 @@ func (b *Batch) setAside(e *Engine) {
 	}
 }
 
-// setAside forgets what waits of a key. It does nothing if the source cannot read a key, or too many are set aside:
-// then what waits stays in memory, and the buffer is the bound.
+// setAside forgets the waiting changes of a key. If the source cannot read a key, or too many are set aside, the
+// changes stay in memory, and the buffer is the bound.
 func (l *lane) setAside(e *Engine) {
 	isNew := l.aside.state == notAside || l.aside.state == caughtUp
 	if !e.rules.CanReadKeys || l == e.lanes.common || l.aside.state == reading || isNew && !e.asides.mayAdd(l.key) {
@@ -111,8 +111,8 @@ func (l *lane) setAside(e *Engine) {
 	l.advance(e)
 }
 
-// splitWaiting returns what stays in memory of what waits in a lane that is set aside, and what is forgotten. Changes
-// of a transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
+// splitWaiting divides the waiting changes of a lane that is set aside: some stay in memory, and some are forgotten.
+// Changes of a transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
 func (l *lane) splitWaiting() (kept, forgotten []*Change) {
 	n, begun := 0, l.lastInLine()
 	if len(l.waiting) > 0 && l.waiting[0].fraction == isCut { // others of its transaction may be done
@@ -219,8 +219,8 @@ func (l *lane) isElsewhere(c *Change) bool {
 	return false
 }
 
-// MakeRoom sets keys aside that keep what waits behind them in memory, because they fail or are in the handler for
-// long, those with the most first.
+// MakeRoom sets keys aside that keep later changes in memory, because they fail or are in the handler for long, those
+// with the most changes first.
 func (e *Engine) MakeRoom(items int, patience time.Duration, now time.Time) {
 	e.now = now
 	var stuck []*lane
@@ -336,8 +336,8 @@ func (v KeyRead) applyTo(e *Engine) {
 	l.advance(e)
 }
 
-// feedIsEmpty is how many reads of the feed show that it never gives what was read by key: a later version or a delete
-// has taken its place. The second read that finds nothing began when the key had caught up already.
+// feedIsEmpty is how many reads of the feed show that it never gives a change that was read by key: a later version or
+// a delete has taken its place. The second read that finds nothing began when the key had caught up already.
 const feedIsEmpty = 2
 
 // KeyFailed says that a key could not be read.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Breaker separates a change that cannot be handled from an outage of what handlers need. It remembers of the keys
-// that were handled last how that came out. It may be used by several goroutines.
+// Breaker separates a change that cannot be handled from an outage of a system that handlers need. It remembers of the
+// keys that were handled last how that came out. It may be used by several goroutines.
 //
 // It is an outage when at least three changes have failed, with nothing left to try, and more than keys have succeeded
 // since the first of them began to fail. Several changes of one key count each, because a feed may have a single key.
@@ -232,7 +232,7 @@ func (b *Breaker) close(now time.Time) {
 }
 
 // adopt notes, in an outage, that an engine has a lease whose last owner saw the outage: a part of a lease that was
-// split may have what has failed.
+// split may have the changes that have failed.
 func (b *Breaker) adopt(engine int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,7 +241,7 @@ func (b *Breaker) adopt(engine int) {
 	}
 }
 
-// leave forgets what has failed of a lease that somebody else has now. Then an outage is over in which nothing else has
+// leave forgets the failures of a lease that somebody else has now. Then an outage is over in which nothing else has
 // failed: no call of this process could show its end.
 func (b *Breaker) leave(of int, now time.Time) {
 	b.mu.Lock()
@@ -250,7 +250,7 @@ func (b *Breaker) leave(of int, now time.Time) {
 	b.dropHeir(of, now)
 }
 
-// disown notes that an engine has nothing of what had failed before its lease came to it.
+// disown notes that an engine has none of the changes that had failed before its lease came to it.
 func (b *Breaker) disown(engine int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

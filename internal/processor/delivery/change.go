@@ -25,7 +25,7 @@ type Page struct {
 	ofKey    bool // a key was read again, so the changes of other keys are missing between its own
 }
 
-// Change is what the engine knows of one change.
+// Change is a change in the engine.
 type Change struct {
 	Page  *Page
 	Index int // in its page, among those that were added with it
@@ -51,7 +51,7 @@ func (c *Change) IsSettled() bool { return c.state == Settled || c.state == Hand
 // Calls is how often the handler has received the change.
 func (c *Change) Calls() int { return c.calls }
 
-// Meta is what the owner says of a change.
+// Meta is the owner's description of a change.
 type Meta struct {
 	LSN  int64
 	Key  string

@@ -1,11 +1,11 @@
-// Package delivery decides which changes of a lease the handler receives now, in which batches, and what becomes of
-// those that fail. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] what has happened
-// ([Engine.Tell]: a page was read, the handler has failed, a letter is stored), and asks what to do ([Engine.Next]:
-// call the handler, store a letter, read a key again). So a test can visit every interleaving of a small world.
+// Package delivery decides which changes of a lease the handler receives now, in which batches, and whether those that
+// fail come again or are parked. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] the events
+// ([Engine.Tell]: a page was read, the handler has failed, a letter is stored), and asks for the next effect
+// ([Engine.Next]: call the handler, store a letter, read a key again). So a test can visit every interleaving of a
+// small world.
 //
-// Each [Event] is a type, and its method applyTo does what follows from it. From there the work goes to the method of
-// what it is about, a batch, a lane, a change, a request or a part of the engine, which gets the engine as its
-// argument.
+// Each [Event] is a type, and its method applyTo carries out its consequences. From there the work goes to a method of
+// a batch, a lane, a change, a request or a part of the engine, which gets the engine as its argument.
 //
 // # Lanes
 //
@@ -125,7 +125,7 @@ type Event interface {
 	applyTo(e *Engine)
 }
 
-// Tell tells the engine what has happened.
+// Tell tells the engine an event.
 func (e *Engine) Tell(what Event, now time.Time) {
 	e.now = now
 	what.applyTo(e)
@@ -143,7 +143,7 @@ type Effect struct {
 	Page    *Page    // of Shed
 }
 
-// EffectKind is what is to be done.
+// EffectKind is a kind of effect.
 type EffectKind uint8
 
 // The effects. Each but the last three is answered by one event.
@@ -165,7 +165,7 @@ const (
 // Never is a wait that only an event can end.
 const Never = time.Duration(math.MaxInt64)
 
-// Next returns what to do now. If there is nothing, wait says when to ask again, unless an event comes before.
+// Next returns the next effect. If there is none, wait says when to ask again, unless an event comes before.
 func (e *Engine) Next(now time.Time) (do Effect, wait time.Duration) {
 	e.now = now
 	e.endOutage()
@@ -337,7 +337,7 @@ type Counts struct {
 	Unsaved  int // changes that are settled and that the stored lease does not cover
 }
 
-// Counts counts what the engine has.
+// Counts counts the changes, keys and batches of the engine.
 func (e *Engine) Counts() Counts {
 	return Counts{
 		Items: e.items, Bytes: e.bytes, InHand: e.inHand, Parked: e.parked,

@@ -38,8 +38,7 @@ func (f *Failure) isTotal(changes int) bool {
 	return f.Left == nil || changes == 0
 }
 
-// Failed says that the call of a batch has failed. What is left of the batch comes again, in the parts that the rules
-// say.
+// Failed says that the call of a batch has failed. The rest of the batch comes again, in the parts that the rules say.
 type Failed struct {
 	Batch   *Batch
 	Failure Failure
@@ -127,7 +126,7 @@ func (f *Failure) hasTried(i int) bool {
 	return true
 }
 
-// divideWhatIsLeft settles what is done of a batch, or confirmed by hand, and returns what is left of it in parts.
+// divideWhatIsLeft settles the changes of a batch that are done, or confirmed by hand, and returns the rest in parts.
 func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 	if b.IsConfirmed() {
 		return nil
@@ -179,8 +178,7 @@ func (b *Batch) IsConfirmed() bool {
 	return !slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state != Settled })
 }
 
-// decideNext says what comes of a batch that has failed: it comes again, whole or in parts, waits for evidence, or is
-// parked.
+// decideNext decides whether a batch that has failed comes again, whole or in parts, waits for evidence, or is parked.
 func (b *Batch) decideNext(e *Engine, missed, late bool) {
 	exhausted := b.isExhausted(e)
 	switch {
@@ -329,7 +327,7 @@ func (e *Engine) untilProbe() time.Duration {
 	return wait
 }
 
-// beginAnew forgets what has failed, but not since when: MaxAge stands above all.
+// beginAnew forgets the failures of a batch, but not since when it fails: MaxAge stands above all.
 func (b *Batch) beginAnew() {
 	for _, c := range b.Changes {
 		c.failures = 0
@@ -337,7 +335,7 @@ func (b *Batch) beginAnew() {
 	b.streak, b.blame, b.apart, b.since = 0, isCounted, time.Time{}, nil
 }
 
-// endOutage forgets, after an outage, what has failed until its end: nothing may be parked for that. A change that
+// endOutage forgets, after an outage, the failures until its end: nothing may be parked for them. A change that
 // failed while others were handled again is not taken for a sign of the next outage.
 func (e *Engine) endOutage() {
 	era := e.breaker.outages()
@@ -363,8 +361,7 @@ func (e *Engine) endOutage() {
 	e.recalls.startRecalls(e)
 }
 
-// LeaseLeft says that the lease belongs to somebody else: what has failed of it says nothing of an outage here any
-// more.
+// LeaseLeft says that the lease belongs to somebody else: its failures say nothing of an outage here any more.
 type LeaseLeft struct{}
 
 func (LeaseLeft) applyTo(e *Engine) { e.breaker.leave(e.number, e.now) }

@@ -13,7 +13,7 @@ import (
 // the oldest page that has an open change, and notes beside it say which changes after it are settled. A change of a
 // key that is set aside is not open: the lease has the key, and from where it continues.
 
-// feed is what was read of the feed and is not settled as a whole.
+// feed is the pages that were read and are not settled as a whole.
 type feed struct {
 	pages    []*Page // in order, some of them settled
 	read     Position
@@ -31,7 +31,7 @@ type feed struct {
 	name     func(*Change) string
 }
 
-// restored is what the notes of the last owner say of changes that are not read yet.
+// restored is the notes of the last owner about changes that are not read yet.
 type restored struct {
 	through int64       // changes up to this LSN are settled,
 	open    []int64     // but for these,
@@ -150,7 +150,7 @@ func (f *feed) takeSpare() []Change {
 	return spare
 }
 
-// countFront counts what is settled at the front of a page, up to a change from which reading can begin.
+// countFront counts the settled changes at the front of a page, up to a change from which reading can begin.
 func (f *feed) countFront(p *Page) {
 	for p.front < len(p.changes) && p.changes[p.front].passed {
 		p.front++
@@ -225,7 +225,7 @@ func (f *feed) each(call func(c *Change)) {
 	}
 }
 
-// Position is what the lease is to say: all before it is settled, or its key is set aside.
+// Position is the position for the lease: all changes before it are settled, or their key is set aside.
 func (e *Engine) Position() Position {
 	if e.feed.frozen {
 		return e.feed.at

@@ -13,8 +13,9 @@ import (
 // ErrCrashed is why a change is parked that was alone in the handler each time the process ended.
 var ErrCrashed = errors.New("the process ended while the handler was at it")
 
-// guard limits batches after a previous owner has crashed, in case a change caused the crash. The lease names what is
-// in the handler then, and what is there after it has failed: so the next owner knows what may have ended this one.
+// guard limits batches after a previous owner has crashed, in case a change caused the crash. From then on the
+// lease names the changes in the handler, and later those that are there after a failure: so the next owner knows which
+// changes may have ended this one.
 type guard struct {
 	careful int            // 0, or how many changes a batch may have; one batch is in hand at a time then
 	former  *notes.Suspect // what was in the handler when the last owner ended; nil is unknown
@@ -72,8 +73,8 @@ func (g *guard) count(c *Change, name func(*Change) string) {
 	}
 }
 
-// beginAnew forgets that what the last owner had in the handler has failed, but not how often it was called, nor since
-// when.
+// beginAnew forgets the failures of the changes that the last owner had in the handler, but not how often they were
+// called, nor since when they fail.
 func (g *guard) beginAnew() {
 	if g.former == nil {
 		return
@@ -102,7 +103,7 @@ func (g *guard) pageAdded(e *Engine, p *Page) {
 	}
 }
 
-// parkCrashed has a change parked that waits in its lane. What waits before it goes to the handler first.
+// parkCrashed has a change parked that waits in its lane. Earlier changes go to the handler first.
 func (c *Change) parkCrashed(e *Engine) {
 	l := e.lanes.ownLaneFor(e, c.Key)
 	if l.hold != notHeld { // it is parked when its turn comes
@@ -191,7 +192,7 @@ func (b *Batch) isOldest(e *Engine) bool {
 	return c != nil && slices.Contains(b.Changes, c)
 }
 
-// relaxIfSettled ends the care when what was in the handler is settled or, if that is not known, after a while.
+// relaxIfSettled ends the care when the changes in the handler are settled or, if they are not known, after a while.
 func (g *guard) relaxIfSettled(e *Engine) {
 	switch {
 	case !g.isCareful():

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// Notes is what the lease says beside its position.
+// Notes is the notes of the lease beside its position.
 type Notes struct {
 	Through int64 // every change up to this LSN is settled,
 	Open    []int64
@@ -28,7 +28,7 @@ type Aside struct {
 	From Position
 }
 
-// Notes is what the lease is to say beside its position.
+// Notes returns the notes for the lease beside its position.
 func (e *Engine) Notes() Notes {
 	e.Position() // they belong to it
 	s := Notes{Suspect: e.guard.suspect, Outage: e.breaker.IsOpen()}
@@ -63,7 +63,7 @@ func (e *Engine) Notes() Notes {
 	return s
 }
 
-// asideNote is what the lease says of a key that is set aside, with so many runs of its changes at most.
+// asideNote returns the note about a key that is set aside, with so many runs of its changes at most.
 func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
 	covered := f.atLSN
 	from, lsn := l.continueFrom()
@@ -145,7 +145,7 @@ func (e *Engine) Restore(s Notes, now time.Time) {
 	}
 }
 
-// maxRuns is how many runs of changes the lease says the calls of. What is beyond counts anew under the next owner.
+// maxRuns is how many runs of changes the lease says the calls of. Further changes count anew under the next owner.
 const maxRuns = 100
 
 // tried is how often the handler has received the changes for which the position waits.

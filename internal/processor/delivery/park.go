@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A change is parked when its letter is stored. With Rules.HoldKeys its key is held from then on: what comes of the key
-// is parked too, one change after the other, until the key is released (request.go).
+// A change is parked when its letter is stored. With Rules.HoldKeys its key is held from then on: later changes of the
+// key are parked too, one change after the other, until the key is released (request.go).
 
 // holdings counts the keys that are held or are about to be, because a lease has room for so many.
 type holdings struct {
@@ -114,8 +114,8 @@ func (l *lane) holdFrom(e *Engine, since int64) {
 		}
 	}
 	l.heldSince = min(l.heldSince, since)
-	// What is in hand runs to its end. The other batches are dissolved, also those that were to be parked for a failure
-	// of their own: the changes of a key are parked one by one, in their order.
+	// Batches in the handler run to their end. The other batches are dissolved, also those that were to be parked for a
+	// failure of their own: the changes of a key are parked one by one, in their order.
 	var waiting []*Change
 	for _, b := range slices.Clone(l.line) {
 		if b.request != nil || b.State == Calling || b.State == Parking {
@@ -135,7 +135,7 @@ func (l *lane) holdFrom(e *Engine, since int64) {
 	l.advance(e)
 }
 
-// endHold ends the hold of a key: what comes of it goes to the handler again.
+// endHold ends the hold of a key: its later changes go to the handler again.
 func (l *lane) endHold(e *Engine) {
 	if l.hold != notHeld {
 		l.hold, l.heldSince = notHeld, 0
@@ -278,7 +278,7 @@ func (p recall) isDue(e *Engine) bool {
 	return e.era != e.breaker.outages() && p.failed.After(e.breaker.goodBefore())
 }
 
-// startRecalls hands over again what an outage has had parked, when it is over.
+// startRecalls hands over again, when an outage is over, the changes that it has had parked.
 func (r *recalls) startRecalls(e *Engine) {
 	before := e.breaker.goodBefore()
 	for _, p := range r.parked {
@@ -315,7 +315,7 @@ func (r *recalls) listOpen(e *Engine) []recall {
 	return all
 }
 
-// recall is what the request of a recall hands over again.
+// recall is a change that the request of a recall hands over again.
 func (q *Request) recall() recall {
 	return recall{
 		key: q.Key, letter: q.Letter, failed: q.failed, inHand: q.origin == recalledInHand,

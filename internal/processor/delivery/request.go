@@ -49,7 +49,7 @@ type Letter struct {
 	Calls int // how often the handler has received its change
 }
 
-// Result is what became of a request.
+// Result is the outcome of a request.
 type Result uint8
 
 // The results of a request.
@@ -111,8 +111,8 @@ func (v RequestWithdrawn) applyTo(e *Engine) {
 	}
 }
 
-// beginRequest begins with the first request of a key, unless a letter of the key is being stored: what is read of the
-// letters must have all.
+// beginRequest begins with the first request of a key, unless a letter of the key is being stored: the list of the
+// letters must be complete.
 func (l *lane) beginRequest(e *Engine) {
 	if len(l.requests) == 0 || l.requests[0].State != Asked {
 		return
@@ -160,7 +160,7 @@ func (v LetterFound) applyTo(e *Engine) {
 	switch {
 	case q.State != Finding: // withdrawn
 	case l == nil && q.lane.hold != notHeld && q.origin != recalled:
-		// An owner that has ended may have handled it, and not what is held behind it.
+		// An owner that has ended may have handled it, and not the changes that are held behind it.
 		q.stage = heldLetters
 		q.to(Asked, LetterGone)
 		q.lane.beginRequest(e)
@@ -250,8 +250,8 @@ func (q *Request) letterHandled(e *Engine) {
 	e.queueEffect(Effect{Kind: Remove, Request: q})
 }
 
-// Conclusion takes an effect that ends what is under way without another call of the handler: of a letter that the
-// handler had, or of a request that is over. An owner that ends carries these out and no others, so that the next owner
+// Conclusion takes an effect that ends work without another call of the handler: of a letter that the handler had, or
+// of a request that is over. An owner that ends carries these out and no others, so that the next owner
 // does not hand the letter over again.
 func (e *Engine) Conclusion() (do Effect, found bool) {
 	i := slices.IndexFunc(e.effects, func(o Effect) bool {

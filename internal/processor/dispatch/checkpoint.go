@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/delivery"
 )
 
-// storeGap is how often the lease is written for what is done after a change that is not.
+// storeGap is how often the lease is written for changes that are done after an unfinished change.
 const storeGap = time.Second
 
 // saveIfDue has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and
@@ -33,7 +33,7 @@ func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Unlock()
 }
 
-// isDue reports whether the lease is to be written now for what is done.
+// isDue reports whether the lease is to be written now for the changes that are done.
 func (d *Dispatcher) isDue() bool {
 	o, unsaved := &d.in.Options, d.engine.Counts().Unsaved
 	switch {
@@ -71,7 +71,7 @@ func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 	return d.store(ctx)
 }
 
-// Pending is what is done and not stored, and when it is to be stored at the latest; 0 is never.
+// Pending returns how many changes are done and not stored, and when they must be stored at the latest; 0 is never.
 func (d *Dispatcher) Pending() (changes int, every time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package dispatch hands the changes of one lease to the handler, in the order and the batches that package delivery
-// decides: it calls the handler, parks changes, reads keys again and serves what operators ask of a key.
+// decides: it calls the handler, parks changes, reads keys again and serves the requests of operators for a key.
 package dispatch
 
 import (
@@ -16,10 +16,10 @@ import (
 
 // How pages go to the handler
 //
-// The engine of internal/processor/delivery decides which changes the handler receives, in which batches, and what
-// becomes of those that fail. It has no clock, no goroutine and no I/O. The dispatcher does what the engine says and
-// tells it what has happened: it calls the handler, stores letters (park.go), serves requests (redrive.go) and reads
-// keys again (rereading.go).
+// The engine of internal/processor/delivery decides which changes the handler receives, in which batches, and whether
+// those that fail come again or are parked. It has no clock, no goroutine and no I/O. The dispatcher executes the
+// effects of the engine and tells it the events: it calls the handler, stores letters (park.go), serves requests
+// (redrive.go) and reads keys again (rereading.go).
 //
 // As long as nothing fails and one batch is in hand at a time, the worker's own goroutine calls the handler and stores
 // the position, page after page. Everything else is done by a goroutine of the dispatcher, which starts others for the
@@ -148,7 +148,7 @@ func (d *Dispatcher) awaitRoom() instance.Ending {
 	return d.held.Ending()
 }
 
-// patience is how long a batch may be in the handler before what waits behind it of its keys is forgotten, if that
+// patience is how long a batch may be in the handler before later changes of its keys are forgotten, if that
 // fills the buffer: it is read again later.
 const patience = time.Second
 
@@ -196,7 +196,7 @@ func (d *Dispatcher) Start() {
 	d.loop.Go(d.runEffects)
 }
 
-// Finish begins nothing new, waits for what is in hand, concludes it, and reports whether a handler is stuck.
+// Finish begins nothing new, waits for the calls in hand, concludes them, and reports whether a handler is stuck.
 func (d *Dispatcher) Finish() (stuck bool) {
 	d.mu.Lock()
 	d.phase = closed
@@ -212,7 +212,7 @@ func (d *Dispatcher) Finish() (stuck bool) {
 	return d.stuck
 }
 
-// runEffects does what the engine says until it has nothing left, or the work ends.
+// runEffects executes the effects of the engine until none is left, or the work ends.
 func (d *Dispatcher) runEffects() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -236,7 +236,7 @@ func (d *Dispatcher) runEffects() {
 	}
 }
 
-// nextEffect asks the engine what to do. There is no more when it has nothing left, or when the work ends.
+// nextEffect asks the engine for the next effect. There is none when nothing is left to do, or when the work ends.
 func (d *Dispatcher) nextEffect() (do delivery.Effect, wait time.Duration, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -263,7 +263,7 @@ func (d *Dispatcher) nextEffect() (do delivery.Effect, wait time.Duration, more 
 	return do, wait, true
 }
 
-// execute does what the engine says, in a goroutine of its own if that may take time.
+// execute executes an effect, in a goroutine of its own if the effect may take time.
 func (d *Dispatcher) execute(do delivery.Effect) {
 	switch do.Kind {
 	case delivery.Call:
@@ -297,7 +297,7 @@ func (d *Dispatcher) wakeAll() {
 	d.callNewsHooks()
 }
 
-// tellEngine tells the engine what has happened.
+// tellEngine tells the engine an event.
 func (d *Dispatcher) tellEngine(what delivery.Event) {
 	d.mu.Lock()
 	d.engine.Tell(what, time.Now())

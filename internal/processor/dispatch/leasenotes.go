@@ -9,10 +9,10 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// What a lease says of its changes
+// The notes of a lease about its changes
 //
-// The position says up to where all is done. What is done after the position, how often a change was tried, and which
-// keys are held or set aside stands beside it in notes: internal/notes says what they are worth to another owner.
+// The position says up to where all is done. Notes beside the position say which later changes are done, how often a
+// change was tried, and which keys are held or set aside: internal/notes says when they count for another owner.
 
 // Mark is what a write of the lease stores: so many changes for the first time, all that was confirmed by hand up to a
 // mark, and whether a batch is named that may end the process.
@@ -21,7 +21,7 @@ type Mark struct {
 	names          bool
 }
 
-// Fill puts into a record what the lease is to say.
+// Fill puts the position and the notes into a record.
 func (d *Dispatcher) Fill(l *feed.Record) Mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()

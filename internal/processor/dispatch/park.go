@@ -17,7 +17,7 @@ import (
 // How changes are parked
 //
 // A change is parked when its letter is durable. With FailurePolicy.HoldKeys its key is held from then on, until an
-// operator releases it: the lease says which keys, and since which LSN, and what comes after that is parked too. See
+// operator releases it: the lease says which keys, and since which LSN, and later changes are parked too. See
 // redrive.go for the way back.
 
 // storeLetter stores the letter of a batch of one change.
@@ -49,8 +49,8 @@ func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 }
 
 // isParked reports whether a change has its letter already whose key is held for it: it comes again after a crash. The
-// lease decides what is held, because a letter that was stored a moment ago may not be seen yet, and an operator may
-// have dropped it.
+// lease decides which keys are held, because a letter that was stored a moment ago may not be seen yet, and an operator
+// may have dropped it.
 func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool, err error) {
 	if !b.IsHeld() {
 		return false, nil
@@ -84,7 +84,7 @@ func letterError(l feed.DeadLetter, err error) error {
 	return fmt.Errorf("item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err)
 }
 
-// newLetter is what is parked of a batch of one change.
+// newLetter returns the letter of a batch of one change.
 func (d *Dispatcher) newLetter(b *delivery.Batch) feed.DeadLetter {
 	d.mu.Lock()
 	defer d.mu.Unlock()

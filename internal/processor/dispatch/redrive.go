@@ -140,7 +140,7 @@ func (s *requests) rewriteLetter(box feed.LetterBox, q *delivery.Request) error 
 	return s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Put(ctx, l) })
 }
 
-// writeOutcome writes what became of a request into its record, once the lease says so too: a key that is free in
+// writeOutcome writes the outcome of a request into its record, once the lease says so too: a key that is free in
 // memory alone would be held again after a crash.
 func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	if freed && s.d.store(s.d.held.UntilDrained) != nil {
@@ -174,7 +174,7 @@ func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	}
 }
 
-// outcome is what the caller of a request hears. It has no result if the request was not served.
+// outcome is the answer to the caller of a request. It has no result if the request was not served.
 func (of *request) outcome(q *delivery.Request) notes.Outcome {
 	o := notes.Outcome{Count: of.before + q.Handled, Left: notes.UnknownLeft}
 	switch q.Result {

@@ -22,7 +22,7 @@ func (s *requests) postpone(q *request, why error) error {
 	return why
 }
 
-// storeRequest writes what is known of a request, where the next owner of the range finds it. The request does not live
+// storeRequest writes the state of a request, where the next owner of the range finds it. The request does not live
 // longer for that.
 func (s *requests) storeRequest(ctx context.Context, q *request) error {
 	return s.writeRecord(ctx, q, func(r *feed.Record) {
@@ -81,7 +81,7 @@ func (s *requests) putBack(ctx context.Context, q *request) error {
 	return s.storeRequest(ctx, q)
 }
 
-// handBack puts back what is left for the next owner of the lease, once, because this one ends in good order.
+// handBack puts back the remaining requests for the next owner of the lease, once, because this one ends in good order.
 func (s *requests) handBack() {
 	// Of the base, because the contexts of the work have mostly ended by now.
 	ctx, cancel := context.WithTimeout(s.d.in.Base, s.d.in.Options.Drain/2)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// requests serves what is asked of the keys of a lease. The lock of its dispatcher guards it.
+// requests serves the requests for the keys of a lease. The lock of its dispatcher guards it.
 type requests struct {
 	d        *Dispatcher
 	serving  map[string]*request // by their tokens
@@ -83,7 +83,7 @@ func (s *requests) forget(q *request) {
 	delete(s.serving, q.record.Token)
 }
 
-// finishConcluded does what is left of letters that the handler is done with, while the lease is ours.
+// finishConcluded ends the work on letters that the handler is done with, while the lease is ours.
 func (s *requests) finishConcluded() {
 	for s.d.held.UntilDrained.Err() == nil {
 		s.d.mu.Lock()
@@ -151,7 +151,7 @@ func (s *requests) reportUnlessOver(q *request, err error) {
 	s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, q.describeFailure(err))
 }
 
-// Requests serves what operators ask of the keys of this lease.
+// Requests serves the requests of operators for the keys of this lease.
 func (d *Dispatcher) Requests() instance.Requests { return &d.requests }
 
 // HandBack leaves the requests that are not served to the next owner.

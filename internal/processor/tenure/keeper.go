@@ -155,7 +155,7 @@ func (k *keeper) storeWith(ctx context.Context, change func(*feed.Record)) error
 	})
 }
 
-// storeInstead writes the lease a last time. The lease then says what change says, and nothing of what was delivered.
+// storeInstead writes the lease a last time. The lease then has the values of change, and nothing of the delivery.
 func (k *keeper) storeInstead(ctx context.Context, change func(*feed.Record)) error {
 	if err := k.inTurn(ctx, func() error {
 		k.fill = func(l *feed.Record) dispatch.Mark {

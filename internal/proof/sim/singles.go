@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// What an operator does with single changes and keys, in worlds that are not strict, and what must hold then:
+// An operator skips single changes and replays keys, in worlds that are not strict. Then this must hold:
 //
 //   - a lease names changes to skip, or sets a key aside for a replay, only for an operator who has asked for that, and
 //     once
@@ -22,7 +22,7 @@ import (
 //   - all changes of a replayed key after its position are to be handled again. The other checks say that nothing else
 //     comes again
 
-// single is what a call asks of single changes, or of a key.
+// single is a request of a call about single changes, or about a key.
 type single struct {
 	changes []version // to skip
 	key     feed.PartitionKey
@@ -30,7 +30,7 @@ type single struct {
 	done    bool
 }
 
-// takeSingle skips something that fails, replays a key, or removes what nobody needs.
+// takeSingle skips something that fails, replays a key, or removes records that nobody needs.
 func (s *steerer) takeSingle() {
 	switch s.dice.IntN(5) {
 	case 0, 1:
@@ -96,7 +96,7 @@ func (s *steerer) replay() {
 	}
 }
 
-// cleanUp removes what nobody needs. The witness sees what that is.
+// cleanUp removes records that nobody needs. The witness sees which.
 func (s *steerer) cleanUp() {
 	removed := 0
 	_, err := s.call(nil, func(ctx context.Context, u *admin.Unit) ([]admin.Step, error) {
@@ -220,7 +220,7 @@ func (g *ledger) applyReplay(record feed.Record, asked *single) {
 	asked.done = true
 }
 
-// checkSingle checks that what a call says is done was done.
+// checkSingle checks that the actions which a call reports as done were done.
 func (g *ledger) checkSingle(asked *single) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// What must hold of pauses and resets:
+// The rules of pauses and resets:
 //
 //   - after a pause has returned and until its resume is called, no handler has a batch of its range
 //   - a lease moves back, or over changes that nobody has handled, only by a reset that an operator has asked for, to
@@ -23,7 +23,7 @@ import (
 //   - exactly the changes are skipped that an operator has named, and a replay of a key delivers all of the key after
 //     its position: see singles.go
 
-// steering is what the ledger knows of pauses and resets.
+// steering is the knowledge of the ledger about pauses and resets.
 type steering struct {
 	paused   []feed.Range             // their pauses have returned
 	requests map[string]ask           // for resets, by their callers
@@ -300,7 +300,7 @@ func (g *ledger) isAskedFor(v version) bool {
 	return false
 }
 
-// checkStep checks that what a reset says is done was done since.
+// checkStep checks that the steps which a reset reports as done were done since.
 func (g *ledger) checkStep(step admin.Step, begun time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Worlds with dead letters: what handlers need is down for a while, the letter box fails, and an operator mends
-// changes, has letters handled again, releases keys and drops letters.
+// Worlds with dead letters: a system that handlers need is down for a while, the letter box fails, and an operator
+// mends changes, has letters handled again, releases keys and drops letters.
 
-// trouble is what is wrong outside of the processes, until when.
+// trouble is a fault outside of the processes, and until when it lasts.
 type trouble struct {
 	mu      sync.Mutex
 	down    time.Time // the handler fails for every key
@@ -38,7 +38,7 @@ const (
 // lag is how late a lagging letter box is.
 const lag = 30 * time.Second
 
-// isDown reports whether a call of a handler fails because what it needs is down.
+// isDown reports whether a call of a handler fails because a system that it needs is down.
 func (t *trouble) isDown(d *rand.Rand) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

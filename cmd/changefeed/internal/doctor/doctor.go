@@ -1,5 +1,5 @@
-// Package doctor examines a store or an account from outside: each check looks at one thing, says what it has found,
-// and what to do next. A check that fails keeps no other from running. Nothing is changed by a check.
+// Package doctor examines a store or an account from outside: each check looks at one thing, and says its finding
+// and the next step. A check that fails keeps no other from running. Nothing is changed by a check.
 package doctor
 
 import (
@@ -17,14 +17,14 @@ import (
 // A Verdict is the result of a check.
 type Verdict string
 
-// The verdicts. What is not known is a warning.
+// The verdicts. An unknown fact is a warning.
 const (
 	OK   Verdict = "ok"
 	Warn Verdict = "warn"
 	Fail Verdict = "fail"
 )
 
-// A Finding is what a check has found.
+// A Finding is the result of a check.
 type Finding struct {
 	Check   string
 	About   string // the unit or container, if the check is about one of several
@@ -193,7 +193,7 @@ func (e *Examination) Run(ctx context.Context) (Summary, error) {
 	return e.summary, nil
 }
 
-// patient is what the checks have found out for each other.
+// patient is the facts that the checks have found out for each other.
 type patient struct {
 	*Examination
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A Page is what a command says about itself.
+// A Page is the help of a command.
 type Page struct {
 	Name     string // such as changefeed tail
 	Summary  string // one sentence
