@@ -208,7 +208,7 @@ func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared 
 	}
 }
 
-// isEnd reports whether no change comes after a page that was read from a position. An empty page may have others
+// isEnd reports whether no change comes after a page read from a position. An empty page may have others
 // behind it, because a source may omit changes that are older than a start time.
 func (m *meter) isEnd(page feed.Page, from feed.Position) bool {
 	if n := len(page.Changes); n > 0 {

@@ -131,7 +131,7 @@ func (u *Unit) CleanUp(ctx context.Context, found []Surplus) ([]Surplus, error) 
 	if u.options.DryRun || len(found) == 0 {
 		return found, nil
 	}
-	// A listing need not show a single moment: it may show a mark, and not the request that was written before. A
+	// A listing need not show a single moment: it may show a mark, and not the request written before. A
 	// second one that shows the same version of the lease shows the request.
 	v, err := u.list(ctx)
 	if err != nil {

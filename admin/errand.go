@@ -25,7 +25,7 @@ type errand struct {
 }
 
 // carryOut has the owner of a lease obey, or changes the lease here if nobody works on it. If many leases share a
-// listing, the price does not grow with the square of their number; a lease that was written since has another ETag.
+// listing, the price does not grow with the square of their number; a lease written since has another ETag.
 func (e errand) carryOut(ctx context.Context, u *Unit) error {
 	return until(ctx, func() (bool, string, error) {
 		v, err := e.listed, error(nil)

@@ -136,7 +136,7 @@ func (u *Unit) settlePause(ctx context.Context, of feed.Range, old map[string]st
 }
 
 // settleResume removes the marks of a range, and reports whether none is left. A new pause writes each mark anew before
-// it returns, so a mark that was listed before the pause cannot be removed.
+// it returns, so a mark listed before the pause cannot be removed.
 func (u *Unit) settleResume(ctx context.Context, of feed.Range) (bool, string, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -173,7 +173,7 @@ func (u *Unit) settle(ctx context.Context, v *records.View, of feed.Range,
 // Resume ends the pause of a selection. The instances take the leases in their next round, within about a second if the
 // lease store is a [feed.Follower]. To resume a range that is not paused is no error.
 //
-// A range that was paused as a part of a larger one cannot be resumed alone: the error is a [feed.ErrBadRequest] that
+// A range paused as a part of a larger one cannot be resumed alone: the error is a [feed.ErrBadRequest] that
 // names the larger range. Other errors are those of [Unit.Pause].
 func (u *Unit) Resume(ctx context.Context, s Selection) ([]Step, error) {
 	v, err := u.list(ctx)

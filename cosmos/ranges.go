@@ -121,7 +121,7 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 	return nil, fmt.Errorf("the list of ranges has more than %d pages", maxRangePages)
 }
 
-// assembleRanges removes the ranges that were replaced by others. If the rest does not cover the key space, the list
+// assembleRanges removes the ranges replaced by others. If the rest does not cover the key space, the list
 // changed during the read.
 func (c *Container) assembleRanges(all map[string]rangeInfo) (rangeSet, error) {
 	gone := map[string]bool{}

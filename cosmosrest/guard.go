@@ -219,7 +219,7 @@ func (g *Guard) cheapestToLose() *guarded {
 	return g.longestLoiterer()
 }
 
-// longestLoiterer returns the stranger that is closed to make room. longestLoiterer considers the strangers for whom
+// longestLoiterer returns the stranger closed to make room. longestLoiterer considers the strangers for whom
 // the server has waited long enough, and prefers the address with the most strangers, then silent strangers, then the
 // oldest. longestLoiterer returns nil if there is no such stranger.
 func (g *Guard) longestLoiterer() (found *guarded) {

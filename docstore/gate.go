@@ -10,7 +10,7 @@ type gate struct {
 	ch chan struct{}
 }
 
-// next returns a channel that is closed at the next event.
+// next returns a channel closed at the next event.
 func (g *gate) next() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -81,7 +81,7 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 }
 
 // Prefix returns the common beginning of the ids of the unit's documents. A .NET processor with this name and account
-// uses the same prefix. A unit that was created under another name of this machine, such as 127.0.0.1 for localhost,
+// uses the same prefix. A unit created under another name of this machine, such as 127.0.0.1 for localhost,
 // keeps the prefix of its existing documents, because a second prefix would create a second unit.
 func (s *Leases) Prefix() string { return s.prefix }
 

@@ -17,7 +17,7 @@ import (
 //
 // The cursors may also see a group that is applied but not yet safe on the disk. Such a group may have superseded a
 // version at or below the head, and the page then lacks this version. If a power loss took the group back, a position
-// after the head would have skipped the version. So a page is returned only when everything that was applied before
+// after the head would have skipped the version. So a page is returned only when everything applied before
 // is safe (awaitSafe).
 //
 // The version that such a page lacks has a successor, which a reader of the feed sees later. A reader that stops at

@@ -60,7 +60,7 @@ func takeSnapshot(ctx context.Context, c *Container) (*Snapshot, error) {
 
 // holdState takes the time, the low-water marks and the state of the engine, in this order and after the layout. If a
 // mark or the time were taken after the state, they would hide documents that the state still contains: a document
-// that was replaced since, or a document that was renewed before it expired.
+// replaced since, or a document renewed before it expired.
 //
 // The state may contain a group that is not published yet. If this group is a control, the layout is the layout
 // before the control. This layout fits the state anyway, because a control changes either the layout or the places of

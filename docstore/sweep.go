@@ -35,7 +35,7 @@ type life struct{ stop <-chan struct{} }
 // Deadline reports that there is no deadline.
 func (life) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done returns a channel that is closed with the store.
+// Done returns a channel closed with the store.
 func (l life) Done() <-chan struct{} { return l.stop }
 
 // Value returns nil.

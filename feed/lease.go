@@ -21,7 +21,7 @@ import (
 // and returns copies.
 type LeaseStore interface {
 	// List returns all records of the unit, in any order, and the store's own time. The result contains every write
-	// that was acknowledged to any client before the call: List must not lag. The result need not show a single moment:
+	// acknowledged to any client before the call: List must not lag. The result need not show a single moment:
 	// of the writes during the call, List may show some and omit others. If a document is not a valid record, List
 	// returns the record with Err set.
 	List(ctx context.Context) (records []Record, now time.Time, err error)

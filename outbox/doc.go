@@ -18,7 +18,7 @@
 //		c.Record(ContactNameUpdated{to})
 //	}
 //
-// A [Unit] of work commits the object, on a container of docstore or of Cosmos DB that is partitioned by /partitionKey:
+// A [Unit] of work commits the object, on a container of docstore or of Cosmos DB partitioned by /partitionKey:
 //
 //	c := &Contact{Name: "Grace"}
 //	c.RecordCreated(ContactCreated{c.Name})

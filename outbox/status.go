@@ -91,7 +91,7 @@ type hand struct {
 	status  RelayStatus
 	waiting map[place]*waiting
 	looked  time.Time // when the last search for alarms began
-	// the ids of moved events that were published before their place in the feed was reached
+	// the ids of moved events published before their place in the feed was reached
 	early map[place]map[string]bool
 }
 

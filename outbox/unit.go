@@ -123,7 +123,7 @@ const (
 	gone // deleted by an earlier attempt: only its events remain to be written
 )
 
-// NewUnit begins a unit of work on a container that is partitioned by /partitionKey.
+// NewUnit begins a unit of work on a container partitioned by /partitionKey.
 func NewUnit(store feed.Committer, o Options) *Unit {
 	if o.EventTTL == 0 {
 		o.EventTTL = DefaultEventTTL

@@ -67,7 +67,7 @@ func checkFlags(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// checkNotEmpty refuses a flag that was given as empty, as by a variable that is not set: without the flag, the command
+// checkNotEmpty refuses a flag given as empty, as by a variable that is not set: without the flag, the command
 // would use another store, key or condition than its user wants. --context= is no context.
 func checkNotEmpty(cmd *cobra.Command, f *pflag.Flag) error {
 	text := f.Value.String()

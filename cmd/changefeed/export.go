@@ -174,7 +174,7 @@ func (o *exportOptions) unfinished(ctx context.Context, chosen unload.Options, k
 
 // salvageDocuments writes the remaining documents of a container, or of all containers, in a damaged store, and then
 // the losses. The losses come last, because on a terminal the end is read. They go to standard error, so they are
-// separate from documents that are written into a file.
+// separate from documents written into a file.
 func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) error {
 	dir, name, err := o.damagedStore(cmd, args)
 	if err != nil {

@@ -111,7 +111,7 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	})
 }
 
-// refuseEmpty refuses flags that were given as empty, as by a variable that is not set: the server would be another one
+// refuseEmpty refuses flags given as empty, as by a variable that is not set: the server would be another one
 // than its user wants.
 func refuseEmpty(cmd *cobra.Command) error {
 	for _, f := range []struct{ name, want string }{

@@ -81,7 +81,7 @@ var environment = []struct {
 	{"", "GOMEMLIMIT", "serve: the limit of the heap. Default: a part of --memory."},
 }
 
-// libraryVariables are variables that are read by libraries and by Go itself.
+// libraryVariables are variables read by libraries and by Go itself.
 const libraryVariables = `Libraries
   SSL_CERT_FILE, SSL_CERT_DIR
       Certificates that are trusted, instead of the system's.

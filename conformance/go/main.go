@@ -1,5 +1,5 @@
 // Command go runs the emulator suite of the Go SDK, unmodified, against this server: it
-// builds changefeed, serves a new store on the addresses that are compiled into the
+// builds changefeed, serves a new store on the addresses compiled into the
 // suite, runs it twice in random order with the race detector, and counts.
 //
 //	make conformance-go

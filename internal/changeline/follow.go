@@ -54,7 +54,7 @@ func (f Form) Follow(ctx context.Context, to io.Writer, source feed.Source, r fe
 	return nil
 }
 
-// advance notes up to where a range was read. A range that was split since its last page is replaced by its parts:
+// advance notes up to where a range was read. A range split since its last page is replaced by its parts:
 // those of which nothing was read yet go on where the whole was.
 func advance(places map[feed.Range]string, r feed.Range, token string, ofKey bool) {
 	for whole, at := range places {

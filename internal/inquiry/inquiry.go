@@ -113,7 +113,7 @@ func ttl(ctx context.Context) time.Duration {
 // lastWait, and stores keep whole seconds.
 const unread = 2 * lastWait
 
-// post writes the request, or revives a record that was served before. If another caller has requested the same, and
+// post writes the request, or revives a record served before. If another caller has requested the same, and
 // the request is not served yet, post follows the other caller's record. If another write intervenes, or if the other
 // caller may not have read the outcome, post follows no record yet.
 func (a *inquiry) post(ctx context.Context) error {

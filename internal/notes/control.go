@@ -182,7 +182,7 @@ const textPrefix = "text "
 // textOf returns the argument of plainText from the result.
 func textOf(stored string) string { return strings.TrimPrefix(stored, textPrefix) }
 
-// Paused returns the text of [PausedProperty] for a lease that is paused since a time.
+// Paused returns the text of [PausedProperty] for a lease paused since a time.
 func Paused(since time.Time) string { return "since " + strconv.FormatInt(since.Unix(), 10) }
 
 // PausedSince reads the text of [PausedProperty].

@@ -51,7 +51,7 @@ func (s shown) begunBy(record feed.Record) time.Time {
 
 // Among returns the variants in the presence records of live instances. If an instance was killed and began again, the
 // record of its earlier life still looks live for a while. So of several records with one name, the latest counts, and
-// each one that was written after the latest life began: then two processes have one name.
+// each one written after the latest life began: then two processes have one name.
 func Among(live []feed.Record) feed.Variants {
 	begun := map[string]time.Time{} // the latest life of each name, by the clock of the store
 	latest := map[string]int64{}

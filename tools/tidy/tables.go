@@ -272,7 +272,7 @@ var edges = map[string][]string{
 
 const (
 	engineModule = "github.com/cockroachdb/pebble"
-	// facts that are verified before the engine opens a store belong to its format as much as to its API
+	// facts verified before the engine opens a store belong to its format as much as to its API
 	engineDir = "docstore/internal/engine"
 )
 

@@ -45,7 +45,7 @@ func (r *Results) Kept() (bytes, queries int) {
 	return r.bytes, r.list.Len()
 }
 
-// getRows returns the rows of a query that were stored under a name. The query must be the same too, because names
+// getRows returns the rows of a query stored under a name. The query must be the same too, because names
 // are in continuations, and a client may send any continuation.
 func (r *Results) getRows(name string, query uint64) ([]sql.Row, bool) {
 	r.mu.Lock()

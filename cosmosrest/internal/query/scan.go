@@ -24,7 +24,7 @@ import (
 // all, partition by partition. Each of these is a span. A span is read in the order of last writes, and spans come in
 // the order of the key space.
 //
-// A page is read from a snapshot, which contains each document once. A document that is written between two pages
+// A page is read from a snapshot, which contains each document once. A document written between two pages
 // moves to the end of its span. So the document may come again, but is never missed.
 type Scan struct {
 	ctx   context.Context
@@ -84,7 +84,7 @@ func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (mo
 	return more, err
 }
 
-// span is a part of a scan that is read in the order of last writes.
+// span is a part of a scan read in the order of last writes.
 type span struct {
 	rng  feed.Range
 	key  feed.PartitionKey // of a scan by keys; empty if several keys have the same effective key
@@ -221,7 +221,7 @@ func inPlaces(docs iter.Seq2[document, error], from progress) iter.Seq2[document
 	}
 }
 
-// documentsOf yields the documents of a span that were written after its progress.
+// documentsOf yields the documents of a span written after its progress.
 func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 	switch {
 	case s.byID:

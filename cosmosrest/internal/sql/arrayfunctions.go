@@ -96,7 +96,7 @@ func (f *frame) holdBytes(bytes int) bool {
 	return f.err == nil
 }
 
-// releaseTo releases all bytes that were held since the count was before.
+// releaseTo releases all bytes held since the count was before.
 func (f *frame) releaseTo(before int) {
 	if more := f.spread - before; more > 0 && f.meter != nil {
 		_ = f.meter.Hold(-more) // cannot fail: releases bytes

@@ -57,7 +57,7 @@ func (c *cache) get(key cacheKey) (*Query, error) {
 	return query, nil
 }
 
-// findParsed returns a query that was parsed before, or nil.
+// findParsed returns a query parsed before, or nil.
 func (c *cache) findParsed(key cacheKey) *Query {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,7 +2,7 @@ package sql
 
 import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 
-// Expressions that make arrays, objects and rows, and subqueries that are used as values.
+// Expressions that make arrays, objects and rows, and subqueries used as values.
 //
 // Composites are written as JSON text at once. Most of them are a column of a result, which is sent as text; the few
 // that an expression reads are walked like a document.

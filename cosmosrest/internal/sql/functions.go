@@ -23,7 +23,7 @@ func register(tables ...map[string]*function) map[string]*function {
 	return all
 }
 
-// typeTest makes a function that is defined for every argument, including undefined.
+// typeTest makes a function defined for every argument, including undefined.
 func typeTest(matches func(value) bool) *function {
 	return &function{1, 1, true, func(_ *frame, args []value) value { return boolValue(matches(args[0])) }}
 }

@@ -37,7 +37,7 @@ type stray struct {
 // countStrays returns the number of strays so far, for sealGroupKey.
 func (c *compiler) countStrays() int { return len(c.agg.strays) }
 
-// sealGroupKey replaces an expression that is in GROUP BY, and removes the strays that were recorded since mark.
+// sealGroupKey replaces an expression that is in GROUP BY, and removes the strays recorded since mark.
 // sealGroupKey compares compiled expressions, so spelling and brackets do not matter.
 func (c *compiler) sealGroupKey(n node, mark int) node {
 	if !c.agg.open || c.agg.inside {

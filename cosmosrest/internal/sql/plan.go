@@ -68,7 +68,7 @@ func (c *compiler) compileSubquery(stmt *selectStmt) *plan {
 	return p
 }
 
-// compileExpression compiles a subquery that is used as a value. If the outer query has no FROM, there is no document
+// compileExpression compiles a subquery used as a value. If the outer query has no FROM, there is no document
 // for the subquery. So the subquery's own FROM is the container, and the subquery runs over all documents before the
 // outer query. If firstRow is set, the caller needs only a single row, which may end that scan early.
 func (c *compiler) compileExpression(stmt *selectStmt, firstRow bool) *plan {

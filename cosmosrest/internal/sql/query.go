@@ -194,7 +194,7 @@ type Meter interface {
 	// Work reports units of work. A unit takes about two nanoseconds.
 	Work(units int) error
 
-	// Hold reports bytes that are held in addition to those of a [Run]. Released bytes are negative.
+	// Hold reports bytes held in addition to those of a [Run]. Released bytes are negative.
 	Hold(bytes int) error
 }
 

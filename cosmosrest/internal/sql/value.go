@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Values: JSON text that is decoded only as far as an expression needs.
+// Values: JSON text decoded only as far as an expression needs.
 //
 // Equality, order and output have different rules. Equality compares canonical texts. Order compares the types first
 // (the service documents undefined < null < false < true < numbers < strings < arrays < objects). Output repeats the

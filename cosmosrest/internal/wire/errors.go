@@ -85,7 +85,7 @@ func Throttled(after time.Duration, format string, args ...any) *Error {
 		"this request later. Learn more: http://aka.ms/cosmosdb-error-429")
 }
 
-// Sentences of the service that are used in several places. Programs look for them.
+// Sentences of the service used in several places. Programs look for them.
 const (
 	NoResource = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found"
 	NoKey      = "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the " +
@@ -106,7 +106,7 @@ const (
 	subThrottled      = 3200 // 429: the range is over its budget
 )
 
-// Error codes that are used in several places.
+// Error codes used in several places.
 const (
 	CodeBadRequest   = "BadRequest"
 	CodeForbidden    = "Forbidden"

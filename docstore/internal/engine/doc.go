@@ -6,7 +6,7 @@
 // the engine needs before reading a store.
 //
 // An [Engine] is an open map. [Engine.Get] reads a key, and a [Cursor] walks keys in order. A [View] is a state for
-// several reads that must agree. A [Batch] is a set of changes that are applied as a whole; they are on the disk when
+// several reads that must agree. A [Batch] is a set of changes applied as a whole; they are on the disk when
 // [Batch.Commit] returns:
 //
 //	e, err := engine.Open(ctx, dir, engine.Options{Schema: schema}, func(e *engine.Engine) error {

@@ -158,7 +158,7 @@ func (s *survey) judgeEnd(name string, c *chunks, newest bool) error {
 	return nil
 }
 
-// notClosed refuses a log without an end that is followed by a newer log, because the library ends a log before
+// notClosed refuses a log that has no end and is followed by a newer log, because the library ends a log before
 // beginning the next.
 func (s *survey) notClosed(name string, c *chunks) error {
 	return damaged(name, "it is whole up to offset %d only, and does not end there", c.end)

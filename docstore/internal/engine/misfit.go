@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// Whether a file is the table that the manifest names. A file that was copied from another table
+// Whether a file is the table that the manifest names. A file copied from another table
 // has whole blocks, so its checksums say nothing.
 
 // misfit is the error of a file that is whole and is not the table that the manifest names.
@@ -21,7 +21,7 @@ type misfit string
 func (m misfit) Error() string { return string(m) }
 
 // compareTable compares a table with what the manifest says of it: its size, and its first and
-// last key with their sequence numbers. A file that was copied from another one has whole blocks, so
+// last key with their sequence numbers. A file copied from another one has whole blocks, so
 // nothing else would tell that its keys are not those of the table.
 func (w *Wreck) compareTable(t table, r *sstable.Reader) error {
 	if w.guess { // the manifest may be of another time

@@ -234,7 +234,7 @@ func (s *survey) readManifest() error {
 	return s.sealedManifest(c)
 }
 
-// sealedManifest compares the manifest with the inventory. A manifest that was cut at the end of a record looks
+// sealedManifest compares the manifest with the inventory. A manifest cut at the end of a record looks
 // complete, and the library would bring back an old state. But such a manifest needs logs that, according to the
 // inventory, are already in tables, or it is shorter than when the store was closed.
 func (s *survey) sealedManifest(c *chunks) error {

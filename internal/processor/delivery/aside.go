@@ -336,7 +336,7 @@ func (v KeyRead) applyTo(e *Engine) {
 	l.advance(e)
 }
 
-// feedIsEmpty is how many reads of the feed show that it never gives a change that was read by key: a later version or
+// feedIsEmpty is how many reads of the feed show that it never gives a change read by key: a later version or
 // a delete has taken its place. The second read that finds nothing began when the key had caught up already.
 const feedIsEmpty = 2
 

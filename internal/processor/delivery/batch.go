@@ -318,7 +318,7 @@ func middle(changes []*Change) (at int, alone bool) {
 	return at, false
 }
 
-// markCut marks the changes of a transaction that is cut before i: their handler must be able to know that there are
+// markCut marks the changes of a transaction cut before i: their handler must be able to know that there are
 // more.
 func markCut(changes []*Change, i int) {
 	if i == 0 || i == len(changes) || !changes[i-1].isSameTransaction(changes[i]) {

@@ -205,7 +205,7 @@ func (b *Breaker) beginProbe(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// noneSince reports whether no call has succeeded that was begun at a time or later.
+// noneSince reports whether no call has succeeded that began at a time or later.
 func (b *Breaker) noneSince(at time.Time) bool { return b.good.Load() < at.UnixNano() }
 
 // goodBefore is when the last call began that had succeeded before the last outage.

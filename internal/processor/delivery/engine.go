@@ -9,7 +9,7 @@
 //
 // # Lanes
 //
-// A lane is a queue of changes that are handled in order. With a concurrency of one all keys share the common lane, and
+// A lane is a queue of changes handled in order. With a concurrency of one all keys share the common lane, and
 // a page without trouble is one batch of that lane. A key gets a lane of its own when its changes fail, are held, or
 // are handed over again. Above a concurrency of one each key has its own. A batch takes changes of several free lanes,
 // and a lane is in one batch at a time.

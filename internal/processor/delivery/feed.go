@@ -95,7 +95,7 @@ func (v FeedPassed) applyTo(e *Engine) {
 	}
 }
 
-// Omit counts changes that were handed to nobody as settled, unless one before them is open.
+// Omit counts changes handed to nobody as settled, unless one before them is open.
 func (e *Engine) Omit(changes int) bool {
 	if e.rules.ByHand || e.feed.first() != nil {
 		return false
@@ -135,7 +135,7 @@ func (f *feed) trim() {
 	}
 }
 
-// spareOf keeps the changes of a page of which nothing is left, for the next page. A batch that is confirmed by hand
+// spareOf keeps the changes of a page of which nothing is left, for the next page. A batch confirmed by hand
 // may come back, so its changes are kept as they are.
 func (f *feed) spareOf(p *Page) {
 	if !f.keeps && p.inMemory == 0 {

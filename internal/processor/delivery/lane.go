@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// lane is a queue of changes that are handled in order: of one key or, the common lane, of all keys without a lane of
+// lane is a queue of changes handled in order: of one key or, the common lane, of all keys without a lane of
 // their own.
 type lane struct {
 	key     string

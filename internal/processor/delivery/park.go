@@ -157,7 +157,7 @@ func (l *lane) formParked(e *Engine) *Batch {
 }
 
 // recalls are changes that were parked although an outage may have been the cause: if one is detected, before anything
-// is handled that was begun after their last failure, they are handed over again when it is over.
+// is handled that began after their last failure, they are handed over again when it is over.
 type recalls struct {
 	parked  []recall
 	pending []recall  // of the last owner, until the handler succeeds, or whose letters could not be read, for a pause

@@ -160,7 +160,7 @@ func (v LetterFound) applyTo(e *Engine) {
 	switch {
 	case q.State != Finding: // withdrawn
 	case l == nil && q.lane.hold != notHeld && q.origin != recalled:
-		// An owner that has ended may have handled it, and not the changes that are held behind it.
+		// An owner that has ended may have handled it, and not the changes held behind it.
 		q.stage = heldLetters
 		q.to(Asked, LetterGone)
 		q.lane.beginRequest(e)

@@ -163,7 +163,7 @@ type stage uint8
 
 const (
 	ownLetter stage = iota // the letter that it names
-	// that letter was not found: the letters that are held behind it, unless another letter of the key has failed
+	// that letter was not found: the letters held behind it, unless another letter of the key has failed
 	heldLetters
 	heldLettersOnly // the held letters, whatever else there is
 	keyFreed        // its key was held, and is not any more

@@ -210,5 +210,5 @@ func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
 // works on must have begun before that.
 func (d *Dispatcher) LeaveOutage() { d.tellEngine(delivery.LeaseLeft{}) }
 
-// Wait waits for the calls that were left behind because they are stuck.
+// Wait waits for the calls left behind because they are stuck.
 func (d *Dispatcher) Wait() { d.delegate.calls.Wait() }

@@ -77,7 +77,7 @@ func asLetter(l feed.DeadLetter) *delivery.Letter {
 	}
 }
 
-// findLetter looks for the letter that a retry names. One that is held behind another one is left alone, because it
+// findLetter looks for the letter that a retry names. One held behind another one is left alone, because it
 // would pass that.
 func (s *requests) findLetter(box feed.LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
 	of, _ := q.Of.(*request)

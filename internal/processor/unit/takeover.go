@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// takeovers are the leases that were taken in a round from instances that show no life. Leases are taken in parallel.
+// takeovers are the leases taken in a round from instances that show no life. Leases are taken in parallel.
 type takeovers struct {
 	mu  sync.Mutex
 	all []feed.TakeOver // one for each instance

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A Ledger compares the writes that were acknowledged with the changes that handlers got. It stands outside of the
+// A Ledger compares the writes acknowledged with the changes that handlers got. It stands outside of the
 // system that it judges: it knows LSNs and names, and nothing of leases.
 type Ledger struct {
 	mu       sync.Mutex

@@ -42,7 +42,7 @@ type request struct {
 	listed map[string]feed.Record // as a listing has shown them, by lease token
 }
 
-// sight is a record that was shown to somebody, by a listing or in following the leases.
+// sight is a record shown to somebody, by a listing or in following the leases.
 type sight struct {
 	lease feed.Record
 	at    int64

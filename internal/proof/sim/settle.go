@@ -181,7 +181,7 @@ func (w *world) checkShares(owned map[string]int, leases int) {
 }
 
 // stopAll ends every process gracefully and expects all leases to be free then, because the
-// range of a lease that is left to expire would wait for that.
+// range of a lease left to expire would wait for that.
 func (w *world) stopAll() {
 	for _, i := range w.living() {
 		i.stopInOrder()

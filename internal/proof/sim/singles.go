@@ -17,7 +17,7 @@ import (
 //
 //   - a lease names changes to skip, or sets a key aside for a replay, only for an operator who has asked for that, and
 //     once
-//   - it names exactly the changes that were asked for; no handler gets one of these afterwards, until a reset or a
+//   - it names exactly the changes asked for; no handler gets one of these afterwards, until a reset or a
 //     replay brings it back. All other changes are still to be handled
 //   - all changes of a replayed key after its position are to be handled again. The other checks say that nothing else
 //     comes again

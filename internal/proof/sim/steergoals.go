@@ -36,7 +36,7 @@ func wantsPosition(want feed.Position) func(feed.Range, feed.Position) string {
 	}
 }
 
-// wantsStart wants a position that is right for a start that was asked at a time. Its function is called with the lock.
+// wantsStart wants a position that is right for a start asked at a time. Its function is called with the lock.
 func (g *ledger) wantsStart(to feed.Start, asked time.Time) func(feed.Range, feed.Position) string {
 	from := to.Time()
 	if to.IsNow() {

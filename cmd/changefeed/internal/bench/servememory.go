@@ -83,7 +83,7 @@ func mixed(docs int) func(*socket) error {
 	}
 }
 
-// perSecond returns the mean of rates that were measured for equal times, as text.
+// perSecond returns the mean of rates measured for equal times, as text.
 func perSecond(rates []float64) string {
 	sum := 0.0
 	for _, r := range rates {

@@ -145,7 +145,7 @@ func behindLinks(path string) string {
 	return path
 }
 
-// nextSuffix ends the name of the file that is written before it replaces the contexts. The name is always the same, so
+// nextSuffix ends the name of the file written before it replaces the contexts. The name is always the same, so
 // that what a killed command has left, which may have keys in it, is removed by the next command.
 const nextSuffix = ".next"
 

@@ -17,7 +17,7 @@ import (
 // The checks of the units of all lease containers. No list says which containers have leases or letters: their
 // partition keys do, and for leases their usual name.
 
-// mostRead is how many documents a container has at most that is read as a whole. A lease container has fewer.
+// mostRead is up to how many documents a container is read as a whole. A lease container has fewer.
 const mostRead = 10_000
 
 // mostLetters is how many letters of a unit are counted.

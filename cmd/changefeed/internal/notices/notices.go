@@ -1,4 +1,4 @@
-// Package notices contains the licences and notices of all software that is linked into the command.
+// Package notices contains the licences and notices of all software linked into the command.
 //
 // The text is in the repository, so a build needs no network. Package main in collect regenerates the text from the
 // modules that the go command lists for every system and with every tag; a test compares its modules with those of

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
-// The certificates that are trusted for an account: those of the machine, and one that a flag or a context names.
+// The certificates trusted for an account: those of the machine, and one that a flag or a context names.
 
 // makeTransport makes the connections of an account.
 func (f Settings) makeTransport(endpoint string) (*http.Client, error) {
@@ -22,7 +22,7 @@ func (f Settings) makeTransport(endpoint string) (*http.Client, error) {
 	return rest.Connect(&tls.Config{RootCAs: roots}), nil
 }
 
-// rootsOf returns the certificates that are trusted for an endpoint; nil for those of the machine alone.
+// rootsOf returns the certificates trusted for an endpoint; nil for those of the machine alone.
 func (f Settings) rootsOf(endpoint string) (*x509.CertPool, error) {
 	file, from := f.CA, "--ca"
 	if file == "" {

@@ -152,7 +152,7 @@ const (
 // maxIdle is how many pages without a row may have the same continuation, as when an account had no time for the page.
 const maxIdle = 10
 
-// Pages notices continuations that lead back to a page that was read before, which would never end. The zero value is
+// Pages notices continuations that lead back to a page read before, which would never end. The zero value is
 // before the first page.
 type Pages struct {
 	last    string

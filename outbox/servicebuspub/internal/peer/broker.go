@@ -18,7 +18,7 @@ type Broker struct {
 	conns   map[*conn]bool
 }
 
-// queue contains the messages that were sent to an entity.
+// queue contains the messages sent to an entity.
 type queue struct {
 	all   []*entry
 	known map[string]bool  // ids

@@ -1,4 +1,4 @@
-// Collect writes the licences and notices of all software that is linked into the command to a file:
+// Collect writes the licences and notices of all software linked into the command to a file:
 //
 //	go run ./cmd/changefeed/internal/notices/collect cmd/changefeed/internal/notices/notices.txt
 //
