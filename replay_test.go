@@ -146,7 +146,7 @@ func TestAReplayGoesOnOverASplit(t *testing.T) {
 		h.repaired.Store(true)
 		w.resetKey("oslo", feed.FromBeginning())
 		_, err := w.admin(admin.Options{}).ResetKey(t.Context(), feed.Key("oslo"), feed.FromBeginning())
-		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "read again already") {
+		if !errors.Is(err, feed.ErrConflict) || !strings.Contains(err.Error(), "read again already") {
 			t.Errorf("a second replay: %v", err)
 		}
 		w.split(0)

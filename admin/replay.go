@@ -19,8 +19,8 @@ import (
 // The key is a JSON array, as [feed.PartitionKey] says. The source reads the key alone, so it must be a [feed.Locator],
 // and a [feed.Sequencer], which tells which of two positions is the earlier one; otherwise the error is an
 // [errors.ErrUnsupported]. A start that is not before the position of the lease is a [feed.ErrBadRequest]: a replay
-// passes over nothing. If the key is being read again already from the start or before, the error is a
-// [feed.ErrConflict]. ResetKey is otherwise like [Unit.Reset].
+// passes over nothing. If the key is being read again already from the start or before, or if the lease has no room for
+// another key that is set aside, the error is a [feed.ErrConflict]. ResetKey is otherwise like [Unit.Reset].
 func (u *Unit) ResetKey(ctx context.Context, key feed.PartitionKey, to feed.Start) ([]Step, error) {
 	if to.IsZero() || to.IsNow() {
 		return nil, fmt.Errorf("%w: the start is %q: want feed.FromBeginning or feed.FromTime, because a replay passes "+
@@ -51,9 +51,9 @@ func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Posit
 	}
 	c := u.control(notes.Replay, lease.Range)
 	c.Key, c.To = string(key), records.TargetOf(steps[0].To)
-	if why := records.StandingOf(u.source, lease, partitions).WhyNoReplay(c.Key, steps[0].To); why != "" {
-		return nil, fmt.Errorf("%w: key %s of lease %s cannot be replayed from %s: %s", feed.ErrBadRequest, key,
-			lease.Token, steps[0].To, why)
+	if why, kind := records.StandingOf(u.source, lease, partitions).WhyNoReplay(c.Key, steps[0].To); why != "" {
+		return nil, fmt.Errorf("%w: key %s of lease %s cannot be replayed from %s: %s", kind, key, lease.Token, steps[0].To,
+			why)
 	}
 	if u.options.DryRun {
 		return steps, nil

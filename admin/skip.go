@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -16,7 +17,7 @@ import (
 type Failing struct {
 	Lease    feed.Lease
 	Changes  []FailedChange // in their order, those that are done left out; at most 1000
-	More     bool           // there are others beyond these 1000
+	More     bool           // there are others beyond these 1000; false if you choose some of them to be skipped
 	Attempts int            // how often the handler has received them
 	Since    time.Time      // when they failed first, in seconds
 	Done     bool           // they were skipped: false after a dry run
@@ -41,7 +42,8 @@ func (c FailedChange) name() notes.Skip {
 	return notes.Skip{Key: string(c.Key), LSN: c.LSN, ID: c.ID, Letter: c.letter}
 }
 
-// Failing returns the changes at which the leases of a selection fail, those of the oldest batch of each lease first.
+// Failing returns the changes at which the leases of a selection fail, those of the batch of each lease
+// that has failed for the longest first.
 // The leases say which changes have failed, so nobody is asked, and no instance has to run. A change that a later
 // version has replaced is left out. Changes that Options.Filter omits may be listed, because a lease does not know
 // them.
@@ -123,7 +125,11 @@ func whyUnread(lease feed.Record, err error) error {
 func (u *Unit) Skip(ctx context.Context, f Failing) (Failing, error) {
 	f.Done = false
 	if n := len(f.Changes); n == 0 || n > records.MaxSkipped || f.More {
-		return f, fmt.Errorf("%w: %d changes are to be skipped: want 1 to %d: name single changes", feed.ErrBadRequest, n,
+		many := strconv.Itoa(n)
+		if f.More {
+			many = "more than " + many
+		}
+		return f, fmt.Errorf("%w: %s changes are to be skipped: want 1 to %d: name single changes", feed.ErrBadRequest, many,
 			records.MaxSkipped)
 	}
 	v, err := u.list(ctx)

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,7 +53,8 @@ type Fault struct {
 	Read feed.PartitionKey // the key to read; empty is all keys
 }
 
-// Faults returns the runs of changes that have failed, the one with the oldest change first.
+// Faults returns the runs of changes that have failed, the one that has failed for the longest first, and of several
+// since the same second the one with the oldest change.
 func (s Standing) Faults() (all []Fault) {
 	add := func(runs []notes.Run, from feed.Position, key string) {
 		for _, run := range runs {
@@ -65,7 +67,9 @@ func (s Standing) Faults() (all []Fault) {
 	for _, k := range s.aside.Keys {
 		add(k.Tried, AsideFrom(s.lease.Position, k), k.Key)
 	}
-	slices.SortStableFunc(all, func(a, b Fault) int { return int(max(-1, min(1, a.Run.From-b.Run.From))) })
+	slices.SortStableFunc(all, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Failing, b.Failing), cmp.Compare(a.Run.From, b.Run.From))
+	})
 	return all
 }
 
@@ -113,17 +117,17 @@ const MaxSkipped = 1000
 // Skip returns the properties of a lease of which some changes are skipped, and none other. The error says which of
 // them cannot be skipped; then none is.
 func (s Standing) Skip(changes []notes.Skip, caller string) (map[string]string, error) {
+	if s.IsSplit() { // its notes do not count, so nothing seems to fail
+		return nil, fmt.Errorf("the partition of the lease has been split: nothing was skipped: try again when its " +
+			"leases exist")
+	}
 	for _, c := range changes {
 		if why := s.WhyNot(c); why != "" {
 			return nil, fmt.Errorf("item %q of key %s, LSN %d: %s: nothing was skipped", c.ID, c.Key, c.LSN, why)
 		}
 	}
 	all := notes.Skips{Partition: s.here, Changes: slices.Concat(s.skips.Changes, changes)}
-	switch {
-	case s.IsSplit():
-		return nil, fmt.Errorf("the partition of the lease has been split: nothing was skipped: try again when its " +
-			"leases exist")
-	case len(all.Changes) > MaxSkipped:
+	if len(all.Changes) > MaxSkipped {
 		return nil, fmt.Errorf("the lease would name %d skipped changes: want %d at most: nothing was skipped: skip "+
 			"single changes", len(all.Changes), MaxSkipped)
 	}
@@ -143,7 +147,7 @@ func (s Standing) served(name, text, caller string) map[string]string {
 // Replay returns the properties of a lease that delivers the changes of a key again after a position, which must not be
 // after that of the lease. The key is not held any more, and its changes that were skipped come again.
 func (s Standing) Replay(key string, from feed.Position, caller string) (map[string]string, error) {
-	if why := s.WhyNoReplay(key, from); why != "" {
+	if why, _ := s.WhyNoReplay(key, from); why != "" {
 		return nil, fmt.Errorf("key %s cannot be replayed from %s: %s: nothing was changed", key, from, why)
 	}
 	lsn, _ := TokenLSN(s.source, from.Token)
@@ -169,17 +173,18 @@ func (s Standing) Replay(key string, from feed.Position, caller string) (map[str
 	return notes.Set(properties, notes.SkipsProperty, left.String()), nil
 }
 
-// WhyNoReplay says why a key cannot be replayed from a position. The result is empty if it can be.
-func (s Standing) WhyNoReplay(key string, from feed.Position) string {
+// WhyNoReplay says why a key cannot be replayed from a position, and whether that is [feed.ErrBadRequest] or, if it can
+// be later, [feed.ErrConflict]. The result is empty if the key can be replayed.
+func (s Standing) WhyNoReplay(key string, from feed.Position) (why string, kind error) {
 	lsn, known := TokenLSN(s.source, from.Token)
 	switch {
 	case !known || s.lease.Position.Token == "":
-		return "the source cannot tell which of two positions is the earlier one"
+		return "the source cannot tell which of two positions is the earlier one", feed.ErrBadRequest
 	case s.IsSplit():
-		return "the partition of the lease has been split: try again when its leases exist"
+		return "the partition of the lease has been split: try again when its leases exist", feed.ErrConflict
 	case lsn >= s.in.LSN:
 		return fmt.Sprintf("the lease is at %s: want an earlier position, because there is nothing to deliver again",
-			s.lease.Position)
+			s.lease.Position), feed.ErrBadRequest
 	}
 	for _, k := range s.aside.Keys {
 		open := k.LSN
@@ -187,14 +192,15 @@ func (s Standing) WhyNoReplay(key string, from feed.Position) string {
 			open = at + 1
 		}
 		if k.Key == key && open <= lsn+1 {
-			return fmt.Sprintf("it is being read again already, from %s", k.From)
+			return fmt.Sprintf("it is being read again already, from %s", k.From), feed.ErrConflict
 		}
 	}
 	isNew := !slices.ContainsFunc(s.aside.Keys, func(k notes.AsideKey) bool { return k.Key == key })
 	if isNew && len(s.aside.Keys) >= notes.MaxAside {
-		return fmt.Sprintf("the lease has %d keys that are set aside, and room for no more", len(s.aside.Keys))
+		return fmt.Sprintf("the lease has %d keys that are set aside, and room for no more", len(s.aside.Keys)),
+			feed.ErrConflict
 	}
-	return ""
+	return "", nil
 }
 
 // Obey returns the properties of a lease after a request for a skip or a replay. The error is for the caller.
