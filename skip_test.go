@@ -388,6 +388,62 @@ func TestASkipOutlivesTheOwner(t *testing.T) {
 	})
 }
 
+// unfreed is a lease store that refuses the first write that frees a lease, though nobody has written the lease.
+type unfreed struct {
+	*docstore.Leases
+	refused atomic.Bool
+}
+
+// Update implements [feed.LeaseStore].
+func (s *unfreed) Update(ctx context.Context, r feed.Record) (feed.Record, error) {
+	if r.Kind == feed.KindLease && r.Owner == "" && s.refused.CompareAndSwap(false, true) {
+		return feed.Record{}, feed.ErrConflict
+	}
+	return s.Leases.Update(ctx, r)
+}
+
+// An owner that takes a lease and skips a change at the same moment is told of a conflict. It does not take the write
+// that has taken the lease for the one that skips the change.
+func TestASkipThatIsNotWrittenIsNotConfirmed(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		h := newBad()
+		o := changefeed.Options{Start: feed.FromBeginning()}
+		w.put("oslo", "bad", 1)
+		w.put("oslo", "next", 1)
+		p := w.run("a", h, o)
+		time.Sleep(time.Minute)
+		f := w.onlyBad()
+		p.wire.Cut()
+		done := make(chan error, 1)
+		go func() {
+			_, err := w.admin(admin.Options{}).Skip(t.Context(), f)
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		store := &unfreed{Leases: w.leases}
+		o.Instance = "b"
+		b, err := changefeed.New(w.orders, store, h, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- b.Run(ctx) }()
+		if err := <-done; err != nil || !store.refused.Load() {
+			t.Errorf("the skip: %v, a write was refused: %v", err, store.refused.Load())
+		}
+		time.Sleep(5 * time.Minute)
+		if items, again := h.items(); items != 1 || again != 0 || w.pending() != 0 {
+			t.Errorf("%d items, %d again, %d pending, want next alone", items, again, w.pending())
+		}
+		cancel()
+		p.cancel()
+		if err := errors.Join(<-ended, <-p.done); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The outcome of a skip cannot be written. The next owner writes it, and skips nothing again: not even if the change
 // fails again, because the lease was reset meanwhile.
 func TestASkipWhoseOutcomeIsLostIsDoneOnce(t *testing.T) {

@@ -56,6 +56,7 @@ func newKeeper(in *instance.Instance, held *instance.Held, started time.Time) *k
 		fill: func(*feed.Record) dispatch.Mark { return dispatch.Mark{} }, saved: func(dispatch.Mark) {},
 	}
 	k.place = k.rng.Float64()
+	k.stamped = held.Lease.Timestamp // the first write must differ from the one that has taken the lease
 	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
 		k.held.Lose(fmt.Errorf("%w: not renewed in time", feed.ErrLeaseLost))
 	})
