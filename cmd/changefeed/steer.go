@@ -377,7 +377,7 @@ func checkReset(to feed.Start, after string, key feed.PartitionKey, lease string
 	case (after == "") == to.IsZero():
 		return usage.Error{Err: errors.New("--to is missing: want beginning, now or a time; or --after with a " +
 			"position, and not both")}
-	case key != "" && to.IsNow():
+	case key != "" && after == "" && to.IsNow():
 		return usage.Flag("to", "now", "beginning or a time, because a reset of one key delivers its changes again")
 	case key != "" && lease != "":
 		return usage.Error{Err: errors.New("--lease and --key are given: want one of them: the key says which lease " +

@@ -214,22 +214,15 @@ func (e explainer) missingParts() string {
 // failingSince says since when changes fail, and names keys that are set aside.
 func (e explainer) failingSince() string {
 	var since time.Time
-	var keys []string
-	note := func(runs []notes.Run) {
-		for _, run := range runs {
-			if at := run.FailingSince(); !at.IsZero() && (since.IsZero() || at.Before(since)) {
-				since = at
-			}
+	for _, run := range tried(e.record) {
+		if at := run.FailingSince(); !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
 		}
 	}
+	var keys []string
 	for _, key := range setAside(e.record) {
 		keys = append(keys, key.Key)
-		note(key.Tried)
 	}
-	done, _ := notes.ReadDone(e.record.Properties[notes.DoneProperty], notes.Place{
-		Position: e.record.Position.Token, Min: e.record.Range.Min, Max: e.record.Range.Max,
-	})
-	note(done.Tried)
 	text := ""
 	if !since.IsZero() {
 		text = fmt.Sprintf("Changes fail since %s.", clock(since, e.now()))
@@ -291,9 +284,10 @@ func (e explainer) next() (list []string) {
 		add(fmt.Sprintf("%s has not obeyed the pause yet: look whether it runs. Whoever takes the lease after it obeys.",
 			terminal.OneLine(e.Owner)))
 	}
-	if e.Attempts > 0 || e.SetAside > 0 {
-		add("Look at the log of the owner for the error of the handler. A change that can never be handled is parked with " +
-			"--max-attempts and --dead-letters.")
+	hasFailed := func(r notes.Run) bool { return r.Failing > 0 }
+	if e.Attempts > 0 || slices.ContainsFunc(tried(e.record), hasFailed) { // not a key that is replayed
+		add("Look at the log of the owner for the error of the handler. A change that can never be handled is skipped with " +
+			"changefeed leases skip, or parked with --max-attempts and --dead-letters.")
 	}
 	if e.Held > 0 {
 		add("Look at the parked changes with changefeed dlq list, and hand them over again with changefeed dlq retry.")

@@ -104,6 +104,38 @@ func TestASplitAndAHoleAreExplained(t *testing.T) {
 	})
 }
 
+// A lease says since when changes fail, wherever the note is. A key that is only replayed has not failed.
+func TestFailuresAreExplained(t *testing.T) {
+	for name, c := range map[string]struct {
+		property, text string
+		fails          bool
+	}{
+		"after the position": {notes.DoneProperty, `{"tried":[{"from":1,"to":2,"calls":1,"failing":946684800}]}`, true},
+		"by default":         {notes.FailingProperty, `{"tried":[{"from":1,"to":2,"calls":1,"failing":946684800}]}`, true},
+		"set aside": {
+			notes.AsideProperty,
+			`{"keys":[{"key":"[\"x\"]","lsn":1,"tried":[{"from":1,"to":1,"calls":1,"failing":946684800}]}]}`, true,
+		},
+		"replayed": {notes.AsideProperty, `{"keys":[{"key":"[\"x\"]","lsn":1,"passed":true}]}`, false},
+		"outdated": {notes.DoneProperty, `{"at":"\"9\"","tried":[{"from":1,"to":2,"failing":946684800}]}`, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOffice(t)
+			o.lease(t, "-FF", func(l *feed.Record) { l.Properties = map[string]string{c.property: c.text} })
+			all, err := o.explain(t, "-FF")
+			if err != nil || len(all) != 1 {
+				t.Fatalf("%s: %+v, %v", name, all, err)
+			}
+			said := strings.Join(append(all[0].Facts, all[0].Next...), " ")
+			for _, text := range []string{"Changes fail since ", "is skipped with changefeed leases skip"} {
+				if strings.Contains(said, text) != c.fails {
+					t.Errorf("%s: it says %q; want %q in it: %v", name, said, text, c.fails)
+				}
+			}
+		})
+	}
+}
+
 // A lease that does not exist is an error that names those that do.
 func TestAnUnknownLeaseIsNotExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

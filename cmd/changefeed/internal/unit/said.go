@@ -1,6 +1,8 @@
 package unit
 
 import (
+	"cmp"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -46,6 +48,25 @@ func setAside(record feed.Record) []notes.AsideKey {
 	// an outdated note has no keys
 	aside, _ := notes.ReadAside(record.Properties[notes.AsideProperty], notes.Place{Position: record.Position.Token})
 	return aside.Keys
+}
+
+// tried returns how often the handler has received the changes that are not done. The partitions of the source are not
+// known here, and nobody compares the LSNs with others.
+func tried(record feed.Record) []notes.Run {
+	var done notes.Done
+	var aside notes.Aside
+	at, properties := record.Position.Token, record.Properties
+	text := cmp.Or(properties[notes.DoneProperty], properties[notes.FailingProperty])
+	if json.Unmarshal([]byte(text), &done) != nil || done.At != at {
+		done.Tried = nil
+	}
+	runs := done.Tried
+	if json.Unmarshal([]byte(properties[notes.AsideProperty]), &aside) == nil && aside.At == at {
+		for _, key := range aside.Keys {
+			runs = append(runs, key.Tried...)
+		}
+	}
+	return runs
 }
 
 // outage returns since when the owner of a lease sees an outage; zero if there is none. If a lease has no owner of
