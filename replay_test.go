@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -179,6 +180,41 @@ func TestAReplayGoesBackBeforeTheStartOfTheLease(t *testing.T) {
 			t.Errorf("%d items, %d again, oslo %v, want the old change, and the new one again", items, again, y.lsns("oslo"))
 		}
 		p.stop(t)
+	})
+}
+
+// The only change of its lease since a time is replayed from there, though other leases have later ones.
+func TestTheOnlyChangeSinceATimeIsReplayed(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		placeOf := func(city string) string {
+			epk, err := w.orders.Locate(t.Context(), feed.Key(city))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return epk
+		}
+		y := &tally{}
+		w.fill(5)
+		time.Sleep(time.Second)
+		since := time.Now()
+		time.Sleep(time.Second)
+		w.put("oslo", "one", 1)
+		of := w.orders.PartitionAt(placeOf("oslo")).Range
+		for i := range 100 { // a later change of the other range
+			if city := fmt.Sprintf("other-%d", i); !of.Holds(placeOf(city)) {
+				w.put(city, "one", 1)
+				break
+			}
+		}
+		w.ran(y, changefeed.Options{Start: feed.FromBeginning()})
+		if items, again := y.items(); items != 7 || again != 0 {
+			t.Fatalf("%d items, %d again: the test shows nothing", items, again)
+		}
+		w.resetKey("oslo", feed.FromTime(since))
+		w.ran(y, changefeed.Options{})
+		if items, again := y.items(); items != 7 || again != 1 || len(y.lsns("oslo")) != 2 {
+			t.Errorf("%d items, %d again, oslo %v, want oslo twice", items, again, y.lsns("oslo"))
+		}
 	})
 }
 

@@ -49,6 +49,11 @@ func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Posit
 	if steps[0].To, err = u.resolve(ctx, lease, to); err != nil {
 		return nil, err
 	}
+	if steps[0].To.Token == "" {
+		if steps[0].To, err = firstAfter(ctx, u, lease, to); err != nil {
+			return nil, err
+		}
+	}
 	c := u.control(notes.Replay, lease.Range)
 	c.Key, c.To = string(key), records.TargetOf(steps[0].To)
 	if why, kind := records.StandingOf(u.source, lease, partitions).WhyNoReplay(c.Key, steps[0].To); why != "" {
@@ -61,6 +66,24 @@ func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Posit
 	err = obey(ctx, u, lease.ID, c, rand.Text())
 	steps[0].Done = err == nil
 	return steps, u.record(ctx, ActionReset, lease.Range, steps, err)
+}
+
+// firstAfter returns the position before the first change of a lease after a start, as a token. Unlike resolve, it also
+// knows the token if the page ends after its last change, at the end of the feed.
+func firstAfter(ctx context.Context, u *Unit, lease feed.Record, start feed.Position) (feed.Position, error) {
+	page, err := u.source.Read(ctx, lease.Range, start, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
+	if err != nil {
+		return start, fmt.Errorf("lease %s: read position %s: %w", lease.Token, start, err)
+	}
+	if len(page.Changes) == 0 {
+		return page.Next, nil
+	}
+	last := page.Changes[len(page.Changes)-1].LSN
+	if end, known := records.TokenLSN(u.source, page.Next.Token); !known || end < last {
+		return start, nil // its LSNs are not those of the changes
+	}
+	before, _ := records.PositionAfter(u.source, page.Changes[0].LSN-1, start)
+	return before, nil
 }
 
 // leaseOf returns the lease of a key, if it can be changed now, and the partitions of the source.
