@@ -74,30 +74,6 @@ func TestMoreLeasesAreCutWhileTheUnitWorks(t *testing.T) {
 	}
 }
 
-// The highest MinLeases counts, and an instance that asks for fewer leases joins none.
-func TestInstancesWithDifferentMinLeasesDoNotFight(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		y := &tally{}
-		a := w.run("a", y, changefeed.Options{MinLeases: 3})
-		time.Sleep(time.Minute)
-		b := w.run("b", y, changefeed.Options{MinLeases: 8})
-		c := w.run("c", y, changefeed.Options{MinLeases: 5})
-		time.Sleep(2 * time.Minute)
-		first := w.ranges()
-		if len(first) != 8 {
-			t.Errorf("%d leases, want 8: %v", len(first), first)
-		}
-		b.stop(t)
-		time.Sleep(10 * time.Minute)
-		if now := w.ranges(); !slices.Equal(now, first) {
-			t.Errorf("leases %v became %v", first, now)
-		}
-		w.tiles()
-		a.stop(t)
-		c.stop(t)
-	})
-}
-
 // The widest leases are cut, and the others stay as they are.
 func TestTheOwnersOfTheWidestRangesCutTheirs(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {

@@ -23,6 +23,10 @@ type Needs struct {
 	// refuses options with a Concurrency above 1, or with a limit, dead letters or held keys in OnFailure.
 	InOrder bool
 
+	// NeverJoin says that the handler keeps something for each range of keys that it cannot combine. This instance then
+	// joins no leases: see Options.MinLeases.
+	NeverJoin bool
+
 	// Hooks are called after the hooks of the options. They replace no default.
 	Hooks Hooks
 }

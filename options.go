@@ -44,8 +44,9 @@ type Options struct {
 	// partitions into finer leases. 0 is a lease for each partition. If an instance of a running unit has a higher
 	// MinLeases than the unit has leases, the owners of the widest ranges cut their leases, as after a split of
 	// partitions: the parts continue at the checkpoint, so nothing is skipped. The highest MinLeases of the running
-	// instances counts. A lower MinLeases changes nothing, because leases are not joined. While another kind of
-	// processor owns a lease, no lease is cut.
+	// instances counts. If that falls, or partitions are merged, neighbouring leases of a partition are joined again,
+	// down to the number that a new unit would have. This begins when there have been too many leases for five times
+	// Expiration, so a restart joins none. While another kind of processor owns a lease, no lease is cut or joined.
 	MinLeases int
 
 	// MaxLeases limits the leases that this instance takes; 0 is no limit. Leases that no instance may take are

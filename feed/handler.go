@@ -49,6 +49,7 @@ const (
 	ReasonGiven   Reason = "given"   // handed over to another instance
 	ReasonLost    Reason = "lost"    // stolen, expired or deleted
 	ReasonSplit   Reason = "split"   // replaced by the leases of its children
+	ReasonJoined  Reason = "joined"  // replaced, with a neighbouring lease, by a lease for the keys of both
 	ReasonStuck   Reason = "stuck"   // its handler ignores its context
 
 	// ReasonRedundant: other leases cover the range and have progressed at least as far. The lease was left from a

@@ -89,9 +89,11 @@ func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) 
 var ErrOutOfOrder = errors.New("changes come out of order")
 
 // Needs returns the needs of the handler: all changes in the order of the feed, from the beginning if you do not set
-// Start. So [changefeed.New] refuses a Concurrency above 1, MaxAttempts, MaxAge, DeadLetters and HoldKeys.
+// Start. So [changefeed.New] refuses a Concurrency above 1, MaxAttempts, MaxAge, DeadLetters and HoldKeys. And no
+// leases are joined, because a mark is valid for all keys of its range: of two marks, the later one would hide changes
+// of the other range.
 func (h *ExactlyOnce) Needs() changefeed.Needs {
-	return changefeed.Needs{InOrder: true, Start: feed.FromBeginning()}
+	return changefeed.Needs{InOrder: true, NeverJoin: true, Start: feed.FromBeginning()}
 }
 
 var errLater = errors.New("the range has had a later owner")

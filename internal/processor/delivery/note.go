@@ -230,6 +230,13 @@ func (e *Engine) IsIdle() bool {
 		(len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0 && !e.recalls.mayStart(e)
 }
 
+// IsSettled reports whether all that was read is done, and nothing beside the position would be lost if another lease
+// began there.
+func (e *Engine) IsSettled() bool {
+	return e.IsIdle() && e.FirstOpen() == nil && e.held.keys == 0 && !e.breaker.IsOpen() && !e.feed.shared &&
+		e.Position() == e.feed.read
+}
+
 // IsBlocked reports whether all that is in memory waits for something else than its turn: it has failed, or is behind
 // something that has. Then another page may be read though one batch is in hand at a time. A batch that was confirmed
 // by hand is in hand until its handler has returned.

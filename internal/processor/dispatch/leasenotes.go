@@ -93,6 +93,14 @@ func (d *Dispatcher) ReadFrom() feed.Position {
 	return d.engine.ReadFrom().(feed.Position)
 }
 
+// Settled is where the next page begins, if all before it is done and there is nothing else to remember.
+func Settled(d *Dispatcher) (at feed.Position, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engine.Share(d.in.Shared.Load()) // an idle lease has not heard that another kind of processor has left
+	return d.engine.ReadFrom().(feed.Position), !d.running && !d.storing && d.engine.IsSettled()
+}
+
 // Pass moves on after a page of which nothing was wanted, and has the lease written if that is due. What was omitted
 // counts only with a read that finds nothing, because in a backlog there may be thousands of such pages.
 func (d *Dispatcher) Pass(next feed.Position, omitted int, atEnd bool) (counted bool) {

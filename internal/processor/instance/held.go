@@ -40,7 +40,9 @@ type Held struct {
 	Status   func() feed.LeaseStatus
 	Requests Requests
 
-	check chan struct{} // another owner was seen
+	check  chan struct{} // another owner was seen
+	seat   atomic.Pointer[Seat]
+	called atomic.Pointer[call]
 }
 
 // Requests serves operators' requests for the keys of a held lease.
@@ -63,6 +65,7 @@ func (in *Instance) Hold(l feed.Record) *Held {
 		}
 	})
 	h.UntilDrained = drained
+	h.awaitCall()
 	return h
 }
 
@@ -121,9 +124,10 @@ func (h *Held) Backoff(failures int, least time.Duration) {
 type Ending struct {
 	Why    feed.Reason
 	To     balance.Owner // ReasonGiven: the next owner
-	Undone bool          // ReasonSplit: a merge has undone the split, so the lease stays
+	Undone bool          // ReasonSplit, ReasonJoined: other leases do not replace this lease after all
 	Into   int           // ReasonSplit: the lease is cut into this many parts, though its partition has not split
 	Asked  *feed.Record  // ReasonReset, ReasonSkipped, ReasonReplayed: the request, which is valid
+	Seat   *Seat         // ReasonJoined: where the worker meets that of the neighbouring lease
 }
 
 // None reports whether the work goes on.

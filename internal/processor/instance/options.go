@@ -45,6 +45,7 @@ type Options struct {
 	DeadLetters     feed.DeadLetters
 	MaxSetAside     int
 	HoldKeys        bool
+	NeverJoin       bool
 	Manual          bool
 	CheckpointItems int
 	CheckpointEvery time.Duration

@@ -24,6 +24,8 @@ func (w *worker) giveUp(e instance.Ending) feed.Reason {
 			return w.writeParts(e.Into)
 		}
 		return w.splitLease()
+	case feed.ReasonJoined:
+		return join{w, e.Seat}.joinLease()
 	case feed.ReasonRedundant:
 		return w.removeCovered()
 	case feed.ReasonStopped, feed.ReasonGiven, feed.ReasonPaused:
@@ -44,7 +46,7 @@ func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 	err := w.keeper.storeWith(ctx, func(l *feed.Record) {
 		l.Owner, l.Epoch = e.To.Instance, e.To.Epoch
 		if e.Undone {
-			l.State = feed.StateLive
+			records.EndJoining(l)
 		}
 		if e.Why == feed.ReasonPaused {
 			records.MarkPaused(l, w.in.View.Now())

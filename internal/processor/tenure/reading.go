@@ -116,14 +116,14 @@ func (w *worker) waitAfterEmptyPage() {
 		return
 	}
 	w.polls = true
-	pause.For(w.held.UntilStopped, pause.Doubled(instance.FirstPoll, w.idle-1, w.in.Options.Poll))
+	pause.For(w.held.UntilCalled(), pause.Doubled(instance.FirstPoll, w.idle-1, w.in.Options.Poll))
 }
 
 // awaitChanges waits until the source may have more changes, and reports whether the source can wait. A quiet range is
 // still read now and then. So the position of the range advances with the container and stays within the retention.
 func (w *worker) awaitChanges(waiter feed.Waiter) (canWait bool) {
 	// Writes to other leases of the partition wake us too: do not read after each of them.
-	if w.idle > 1 && pause.For(w.held.UntilStopped,
+	if w.idle > 1 && pause.For(w.held.UntilCalled(),
 		pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {
 		return true
 	}
@@ -131,7 +131,7 @@ func (w *worker) awaitChanges(waiter feed.Waiter) (canWait bool) {
 	if unsaved, every := w.dispatcher.Pending(); unsaved > 0 && every > 0 {
 		most = min(most, every)
 	}
-	waiting, cancel := context.WithTimeout(w.held.UntilStopped, most)
+	waiting, cancel := context.WithTimeout(w.held.UntilCalled(), most)
 	defer cancel()
 	begun := time.Now()
 	err := waiter.Wait(waiting, w.held.Lease.Range, w.dispatcher.ReadFrom())

@@ -66,18 +66,31 @@ func markSplitting(lease *feed.Record, parts []feed.Range) {
 
 // splitLease replaces the lease by leases of the parts, continuing where an earlier owner stopped.
 func (w *worker) splitLease() feed.Reason {
+	joining, sure := awaitJoint(w)
+	if !sure {
+		return feed.ReasonLost // it must expire, so that no instance makes it live again too early
+	}
+	seen := false // in an earlier listing, without the lease that the lease is joined into
 	for failures := 1; w.held.Ending().None(); failures++ {
 		done, err := w.replaceByParts()
 		switch {
+		case done && joining:
+			return feed.ReasonJoined
 		case done:
 			return feed.ReasonSplit
 		case !w.held.Ending().None():
 			return w.giveUp(w.held.Ending())
-		case err == nil:
-			w.held.Report(w.held.UntilLost, feed.OriginSource,
-				fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
-			// the source's list may be older than its answers to reads
+		case err == nil && joining && !seen:
+			seen = true
 			pause.For(w.held.UntilStopped, w.in.Options.Poll)
+			continue
+		case err == nil:
+			if !joining {
+				w.held.Report(w.held.UntilLost, feed.OriginSource,
+					fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
+				// the source's list may be older than its answers to reads
+				pause.For(w.held.UntilStopped, w.in.Options.Poll)
+			}
 			return w.writeNextOwner(instance.Ending{Why: feed.ReasonSplit, Undone: true})
 		}
 		w.held.Report(w.held.UntilStopped, feed.OriginLeaseStore, fmt.Errorf("split: %w", err))
@@ -182,6 +195,7 @@ func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.
 		Timestamp: instance.Timestamp(), Properties: parent.Properties,
 	}
 	records.SetProperty(&child, notes.PartsProperty, "")
+	records.SetProperty(&child, notes.JoiningProperty, "")
 	shareLoad(&child, parent)
 	records.SetGeneration(&child, records.GenerationOf(parent)+1)
 	records.BeginTerm(&child)

@@ -84,6 +84,11 @@ func (w *worker) work() feed.Reason {
 	keeping.Go(w.keeper.keepRenewing)
 	defer keeping.Wait()
 	defer w.held.Lose(feed.ErrLeaseLost)
+	defer func() {
+		if seat := w.held.Seat(); seat != nil { // nobody must wait for this worker
+			seat.End()
+		}
+	}()
 	instance.CallHook(w.in, w.in.Hooks.Acquired, w.held.Lease.Lease())
 	e := w.readAndDeliver()
 	if w.dispatcher.Finish() {
@@ -112,6 +117,11 @@ func (w *worker) readAndDeliver() instance.Ending {
 	defer w.dropReadAhead()
 	w.dispatcher.Start() // the last owner may have set keys aside, whose changes the feed does not deliver again
 	for {
+		if seat := w.held.Seat(); seat != nil {
+			if e := (join{w, seat}).meet(); !e.None() {
+				return e
+			}
+		}
 		page, e := w.readNextPage()
 		switch {
 		case !e.None():

@@ -40,6 +40,7 @@ type balancer struct {
 	marker   feed.Record          // the unit's marker when this instance joined; zero before that
 	gone     error                // why the unit has no leases any more
 
+	joins       joins
 	takeovers   takeovers // of this round
 	differSince time.Time // since when live instances run different variants; zero if they do not
 }
@@ -47,7 +48,7 @@ type balancer struct {
 func newBalancer(u *Unit) *balancer {
 	return &balancer{
 		unit: u, in: u.in, follower: u.follower, presence: u.presence, rng: u.in.Random("rounds"),
-		reported: map[string]bool{},
+		reported: map[string]bool{}, joins: joins{tried: map[feed.Range]time.Time{}},
 	}
 }
 
@@ -136,6 +137,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	}
 	b.obeyPauses(ctx, s.leases)
 	b.cutLeases(s)
+	b.joinLeases(ctx, s)
 	done.Given = b.giveAway(s)
 	done.Unowned = s.plan.Unowned
 	if done.Unowned > 0 {

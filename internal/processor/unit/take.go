@@ -141,7 +141,7 @@ func (b *balancer) fencedUntil(seen feed.Record) time.Time {
 // giveAway makes workers hand their leases over, and returns how many do.
 func (b *balancer) giveAway(s situation) (given int) {
 	for i, to := range s.plan.Give {
-		if held, _ := b.in.Claims.Held(s.leases[i].Range); held != nil &&
+		if held, _ := b.in.Claims.Held(s.leases[i].Range); held != nil && held.Seat() == nil &&
 			held.Stop(instance.Ending{Why: feed.ReasonGiven, To: to}) {
 			given++
 		}

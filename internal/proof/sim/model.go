@@ -82,6 +82,7 @@ type tenure struct {
 	asked  map[version]bool // it has asked for a checkpoint after them
 	tokens map[string]bool  // that it has seen in its reads of the feed
 	read   int64            // the LSN of the last of them
+	spans  [][2]int64       // the LSNs where its last reads began and ended
 
 	// In strict worlds:
 	reached map[string]bool // tokens that the lease may be at: all before them is done
@@ -166,6 +167,8 @@ func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page)
 	if t == nil {
 		return
 	}
+	const most = 8
+	t.spans = append(t.spans[max(0, len(t.spans)-most+1):], [2]int64{lsnOf(from), lsnOf(made.next)})
 	t.tokens[from], t.tokens[made.next], t.read = true, true, max(t.read, lsnOf(made.next))
 	for _, v := range made.changes {
 		t.shown[v], t.tokens[service.Token(v.lsn)] = true, true
@@ -190,6 +193,22 @@ func (g *ledger) noteKeyPage(by *instance, of feed.Range, p feed.Page) {
 	for _, c := range p.Changes {
 		t.shown[versionOf(c)] = true
 	}
+}
+
+// isOfNeighbour reports whether a token lies within one of the last reads of a tenure, and comes from the reads of the
+// same process for a neighbouring lease: before two leases are joined, a worker comes to the LSN of the other.
+func (m *model) isOfNeighbour(by *instance, t *tenure, token string) bool {
+	if !slices.ContainsFunc(t.spans, func(s [2]int64) bool {
+		return s[0] <= lsnOf(token) && lsnOf(token) <= s[1]
+	}) {
+		return false
+	}
+	for at, other := range m.tenures {
+		if at.by == by && other.tokens[token] && (other.of.Max == t.of.Min || other.of.Min == t.of.Max) {
+			return true
+		}
+	}
+	return false
 }
 
 // emptyTokens are the tokens after what the process has passed and empty reads.

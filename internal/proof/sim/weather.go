@@ -20,6 +20,7 @@ type weather struct {
 	foreign  bool // .NET hosts are in the unit
 	steered  bool // an operator pauses, resumes and resets leases
 	finer    bool // instances differ in how many leases they ask for
+	joins    bool // leases are joined within the time of the faults, because their expiration is short
 	weights  bool // instances differ in their shares
 	loads    bool // leases are shared by their loads
 	removal  removal
@@ -85,6 +86,7 @@ func newWeather(seed uint64, hasLetters bool) weather {
 	sharing := rand.New(rand.NewPCG(seed, 6))
 	y.finer, y.weights = sharing.IntN(2) == 0 && !y.foreign, sharing.IntN(3) == 0
 	y.loads = sharing.IntN(3) == 0 && !y.weights
+	y.joins = y.finer && sharing.IntN(2) == 0
 	return y
 }
 
@@ -99,15 +101,18 @@ func (y weather) isPlain() bool { return !y.steps && !y.foreign && y.removal == 
 // drawIntervals sets those of an instance. An instance that shares leases with .NET hosts,
 // which do not know its expiration, must not count on a longer expiration than theirs.
 func (y weather) drawIntervals(rng *rand.Rand, o *changefeed.Options) {
-	if !y.uneven {
+	if !y.uneven && !y.joins {
 		return
 	}
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(rng.Int64N(int64(most-least)))
 	}
 	longest := 100 * time.Second
-	if y.foreign {
+	switch {
+	case y.foreign:
 		longest = netExpiration
+	case y.joins:
+		longest = 25 * time.Second
 	}
 	o.Expiration = between(20*time.Second, longest)
 	o.Renew = between(o.Expiration/8, o.Expiration/2)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // The witness compares every write of a lease with the model, at the moment when the store
@@ -107,8 +108,31 @@ func (g *ledger) checkCreated(by *instance, record feed.Record) {
 			return
 		}
 	}
+	if g.isJoint(record) {
+		return
+	}
 	g.breach("child %s of generation %d, at %v with %d attempts, is like no parent", record.Token, generation,
 		record.Position, record.Attempts)
+}
+
+// isJoint reports whether a lease replaces two leases at its position. If it was made in time, nobody may have begun
+// one of them again.
+func (g *ledger) isJoint(record feed.Record) bool {
+	for _, p := range g.model.parents {
+		for _, q := range g.model.parents {
+			if p.Range.Min == record.Range.Min && p.Range.Max == q.Range.Min && q.Range.Max == record.Range.Max &&
+				max(generationOf(p), generationOf(q)) == generationOf(record)-1 && same(p.Position, record.Position) &&
+				same(q.Position, record.Position) && p.Attempts+q.Attempts == 0 {
+				return records.IsLate(record) || g.rests(p) && g.rests(q)
+			}
+		}
+	}
+	return false
+}
+
+// rests reports whether a lease is still about to be replaced.
+func (g *ledger) rests(record feed.Record) bool {
+	return g.model.leases[record.Token].State == feed.StateSplitting
 }
 
 // same compares two positions with their starts.
@@ -171,7 +195,7 @@ func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 		g.breach("start of %s changed from %v to %v", record.Token, was.Position.Start, record.Position.Start)
 	case !g.strict:
 		g.movedFreely(by, t, was, record)
-	case !stays && !t.reached[at] && !g.muddled.Load():
+	case !stays && !t.reached[at] && !g.muddled.Load() && !g.model.isOfNeighbour(by, t, at):
 		g.breach("position of %s moved from %v to %v, where %s has not come", record.Token, was.Position,
 			record.Position, by)
 	// a call may have begun since the write
@@ -190,7 +214,7 @@ func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 func (g *ledger) movedFreely(by *instance, t *tenure, was, record feed.Record) {
 	at := record.Position.Token
 	waits := g.foreign && lsnOf(at) < t.read // before a key that is set aside, because a .NET host may take the lease
-	if at != was.Position.Token && !t.tokens[at] && !waits {
+	if at != was.Position.Token && !t.tokens[at] && !waits && !g.model.isOfNeighbour(by, t, at) {
 		g.breach("position of %s moved from %v to %v, where %s has not read", record.Token, was.Position,
 			record.Position, by)
 	}

@@ -55,7 +55,12 @@ func describe(record feed.Record, now time.Time) Row {
 	quiet := now.Sub(record.Updated)
 	allowed := cmp.Or(record.Expiration, silence)
 	r.noteOwner(now, quiet, allowed)
-	if record.State == feed.StateSplitting {
+	joining, isJoining := notes.ReadJoining(record.Properties[notes.JoiningProperty])
+	switch {
+	case record.State != feed.StateSplitting:
+	case isJoining:
+		r.note("it is being joined with a neighbouring lease into %s", joining.Into)
+	default:
 		r.note("its partition was split: its owner makes the leases that replace it")
 	}
 	if record.Fence.After(now) {

@@ -191,6 +191,10 @@ func (e explainer) missingParts() string {
 	if e.record.State != feed.StateSplitting {
 		return ""
 	}
+	if joining, ok := notes.ReadJoining(e.record.Properties[notes.JoiningProperty]); ok {
+		return fmt.Sprintf("It is being joined with a neighbouring lease into %s, because the unit has more leases than it "+
+			"needs. If its owner ends before, it is a lease of its own again.", joining.Into)
+	}
 	parts, ok := keyspace.Split(e.record.Range, e.record.Properties[notes.PartsProperty])
 	if !ok {
 		return "Its owner has not said yet into which parts it is split."
@@ -274,7 +278,7 @@ func (e explainer) next() (list []string) {
 	case feed.StateRetired.String():
 		add("Remove it with changefeed leases gc.")
 	case feed.StateSplitting.String():
-		add(e.ifNoneRuns("Start an instance of the unit, which finishes the split.",
+		add(e.ifNoneRuns("Start an instance of the unit, which finishes the split or the join.",
 			"Wait: the owner makes the missing leases within seconds. If it does not, look at its log."))
 	}
 	if e.Owner != "" && e.Epoch == "" && e.State != StateBroken {

@@ -136,6 +136,23 @@ func TestFailuresAreExplained(t *testing.T) {
 	}
 }
 
+// A lease that is being joined names the lease of both, in the list and in the explanation.
+func TestAJoinIsExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		for _, half := range []string{"-1F", "1F-FF"} {
+			o.lease(t, half, func(l *feed.Record) {
+				l.State = feed.StateSplitting
+				l.Properties = map[string]string{
+					notes.JoiningProperty: notes.Joining{Into: "-FF", Until: time.Now()}.String(),
+				}
+			})
+		}
+		all, err := o.explain(t, "-1F")
+		wantAll(t, all, err, "It is being joined with a neighbouring lease into -FF", "more leases than it needs")
+	})
+}
+
 // A lease that does not exist is an error that names those that do.
 func TestAnUnknownLeaseIsNotExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
