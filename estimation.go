@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/parallel"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
@@ -76,7 +77,7 @@ func (e *Estimator) Measure(ctx context.Context, source feed.Source, leases feed
 	var cost feed.Meter
 	ctx = feed.WithMeter(ctx, &cost)
 	foreign := foreignLeases{LeaseStore: leases, errs: map[string]error{}}
-	u := measuredUnit{view: records.NewView(&foreign, source), meter: meter{source: source}}
+	u := measuredUnit{view: records.NewView(&foreign, source), meter: newMeter(source)}
 	if err := u.view.List(ctx, time.Now()); err != nil {
 		return Estimation{}, err
 	}
@@ -84,24 +85,20 @@ func (e *Estimator) Measure(ctx context.Context, source feed.Source, leases feed
 	est := Estimation{At: u.view.Now()}
 	u.at, u.works = est.At, isAtWork(u.view)
 	good, bad := u.view.Placed()
+	all := slices.Concat(good, bad)
+	lags := make([]seenLag, len(all))
+	parallel.Each(ctx, len(all), measuredAtOnce, func(i int) {
+		parts := owed(all[i], good) // a lease in the format of another processor can be measured too
+		lags[i] = e.measureLease(ctx, &u, all[i], parts, foreign.errs[all[i].ID], now)
+	})
 	seen := make(map[string]seenLag, len(good))
-	for _, lease := range slices.Concat(good, bad) {
-		parts := owed(lease, good) // a lease in the format of another processor can be measured too
-		lag := u.measureLease(ctx, lease, parts, foreign.errs[lease.ID])
-		this := seenLag{Lag: lag, at: now, still: now}
-		if before, ok := e.last[lease.ID]; ok && lag.Known() && lease.Err == nil {
-			lag.Pace = u.paceSince(ctx, before, this, parts)
-			if this.isAsStillAs(before) {
-				this.still = before.still
-			}
+	for i, lag := range lags {
+		if lag.at.IsZero() { // ctx has ended before its turn
+			lag.Lag = Lag{Lease: all[i].Lease(), Err: context.Cause(ctx)}
+		} else if lag.Known() && all[i].Err == nil {
+			seen[all[i].ID] = lag
 		}
-		if lag.Pending > 0 && now.Sub(this.still) >= failingFor {
-			lag.Stuck = append(lag.Stuck, feed.StuckStill)
-		}
-		if lag.Known() && lease.Err == nil {
-			seen[lease.ID] = this
-		}
-		est.Leases = append(est.Leases, lag)
+		est.Leases = append(est.Leases, lag.Lag)
 	}
 	e.last = seen
 	est.Total, est.Cost = totalOf(est.Leases), cost.Cost()
@@ -172,7 +169,7 @@ func isSilent(l feed.Record, now time.Time) bool {
 
 // measuredUnit is a unit during an estimate.
 type measuredUnit struct {
-	meter
+	*meter
 	view  *records.View
 	at    time.Time // by the clock of the lease store
 	works bool      // an instance runs
@@ -303,7 +300,7 @@ func (u *measuredUnit) countHandled(ctx context.Context, before, now Lag, parts 
 		return 0, false, false
 	case before.Lease.Position == now.Lease.Position && before.SetAside == 0 && now.SetAside == 0:
 		return 0, before.Exact && now.Exact, true
-	case !u.counts:
+	case !u.counts.Load():
 		from, ok := records.TokenLSN(u.source, before.Lease.Position.Token)
 		to, also := records.TokenLSN(u.source, now.Lease.Position.Token)
 		return to - from, false, ok && also && to >= from

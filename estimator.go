@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -76,12 +77,34 @@ func (l Lag) Known() bool { return l.Err == nil || l.measured }
 // A source that is a [feed.Counter] counts; the time grows with the number of changes. From any other source Estimate
 // reads up to 100 changes of each lease, and up to 500 changes of a lease that shares its partition, as
 // [Options.MinLeases] makes them: these reads cost request units. If a lease has no more changes, its lag is exact.
+// Either takes a request a lease or more; Estimate measures 8 leases at once.
 //
 // Estimate is [Estimator.Measure] for the lags of a single moment. To also get totals, the watermark, the cost or how
 // fast leases handle their changes, use an [Estimator] or [WatchLag].
 func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) ([]Lag, error) {
 	unit, err := new(Estimator).Measure(ctx, source, leases)
 	return unit.Leases, err
+}
+
+// measuredAtOnce is how many leases are measured at once. Each takes a request or more, and an account answers some
+// hundred a second: more at once would only meet its limit.
+const measuredAtOnce = 8
+
+// measureLease measures a lease, and compares the lag with that of the estimate before.
+func (e *Estimator) measureLease(ctx context.Context, u *measuredUnit, lease feed.Record, parts []feed.Range,
+	foreign error, now time.Time,
+) seenLag {
+	this := seenLag{Lag: u.measureLease(ctx, lease, parts, foreign), at: now, still: now}
+	if before, ok := e.last[lease.ID]; ok && this.Known() && lease.Err == nil {
+		this.Pace = u.paceSince(ctx, before, this, parts)
+		if this.isAsStillAs(before) {
+			this.still = before.still
+		}
+	}
+	if this.Pending > 0 && now.Sub(this.still) >= failingFor {
+		this.Stuck = append(this.Stuck, feed.StuckStill)
+	}
+	return this
 }
 
 // owed returns the parts of a lease's range that no other lease accounts for: if a splitting lease already has
@@ -99,11 +122,35 @@ func owed(lease feed.Record, all []feed.Record) []feed.Range {
 	}))
 }
 
-// meter measures backlogs of a source.
+// meter measures backlogs of a source, of several leases at once.
 type meter struct {
 	source feed.Source
-	parts  []feed.Range // the partitions, as last listed; nil before
-	counts bool         // the source has counted
+	counts atomic.Bool // the source has counted
+
+	gate     chan struct{} // guards the rest; a channel, because a listing waits
+	parts    []feed.Range  // the partitions, as last listed
+	listings int           // how often they were listed
+}
+
+func newMeter(source feed.Source) *meter { return &meter{source: source, gate: make(chan struct{}, 1)} }
+
+// partitions returns the partitions, and how often they were listed. All leases share a listing, unless one of them has
+// found the partitions of a listing changed: gone is which one, and 0 is none.
+func (m *meter) partitions(ctx context.Context, gone int) (parts []feed.Range, listing int, err error) {
+	select {
+	case m.gate <- struct{}{}:
+		defer func() { <-m.gate }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
+	if m.listings == gone {
+		partitions, err := m.source.Partitions(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		m.parts, m.listings = records.RangesOf(partitions), m.listings+1
+	}
+	return m.parts, m.listings, nil
 }
 
 // countPending asks the source to count; [errors.ErrUnsupported] if the source cannot count.
@@ -115,7 +162,9 @@ func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Positi
 		return feed.Backlog{}, errors.ErrUnsupported
 	}
 	backlog, err := counter.Pending(ctx, r, from, o)
-	m.counts = m.counts || err == nil
+	if err == nil {
+		m.counts.Store(true)
+	}
 	return backlog, err
 }
 
@@ -138,22 +187,18 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 		return err
 	}
 	// Estimate lists the partitions once for all leases, and again when a read finds them changed.
-	for known := m.parts != nil; ; known = false {
-		if !known {
-			partitions, err := m.source.Partitions(ctx)
-			if err != nil {
-				return err
-			}
-			m.parts = records.RangesOf(partitions)
+	for gone, again := 0, false; ; again = true {
+		parts, listing, err := m.partitions(ctx, gone)
+		if err != nil {
+			return err
 		}
 		sum := Lag{Lease: lag.Lease, Exact: true}
-		var err error
-		for _, cell := range keyspace.CutAt([]feed.Range{r}, m.parts) { // each lies in a single partition
-			if err = m.addDistance(ctx, &sum, cell, !slices.Contains(m.parts, cell)); err != nil {
+		for _, cell := range keyspace.CutAt([]feed.Range{r}, parts) { // each lies in a single partition
+			if err = m.addDistance(ctx, &sum, cell, !slices.Contains(parts, cell)); err != nil {
 				break
 			}
 		}
-		if errors.Is(err, feed.ErrGone) && known {
+		if gone = listing; errors.Is(err, feed.ErrGone) && !again {
 			continue // split since they were listed
 		}
 		lag.addBacklog(feed.Backlog{Items: sum.Pending, Oldest: sum.Oldest})

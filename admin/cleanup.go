@@ -147,7 +147,7 @@ func (u *Unit) CleanUp(ctx context.Context, found []Surplus) ([]Surplus, error) 
 			s.Left = "it was written or removed meanwhile, or something needs it again"
 			continue
 		}
-		if err = u.remove(ctx, s); err != nil {
+		if err = s.remove(ctx, u); err != nil {
 			break
 		}
 	}
@@ -160,7 +160,7 @@ func (s *Surplus) isSame(o Surplus) bool {
 }
 
 // remove removes a record, or the mark of a lease.
-func (u *Unit) remove(ctx context.Context, s *Surplus) (err error) {
+func (s *Surplus) remove(ctx context.Context, u *Unit) (err error) {
 	if s.Mark {
 		s.Done, err = u.change(ctx, s.record, func(l *feed.Record) { unmark(l, time.Time{}) })
 	} else {

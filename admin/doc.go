@@ -1,6 +1,7 @@
-// Package admin steers the processors of a deployment unit through its lease store: pause and resume, reset and restore
-// of positions, snapshots, and the history of all that. Nothing has to be started, and no instance has to be stopped:
-// the instances obey, and while none runs, the calls change the leases themselves.
+// Package admin shows and steers the processors of a deployment unit through its lease store: the leases with owners,
+// states and explanations; pause and resume, reset and restore of positions, snapshots, and the history of all that.
+// Nothing has to be started, and no instance has to be stopped: the instances obey, and while none runs, the calls
+// change the leases themselves.
 //
 //	unit := admin.Open(orders, leases, admin.Options{By: "ada", Reason: "INC-4711: the mail server is down"})
 //	if _, err := unit.Pause(ctx, admin.All()); err != nil {
@@ -8,6 +9,25 @@
 //	}
 //	…
 //	_, err := unit.Resume(ctx, admin.All())
+//
+// # List and explain
+//
+// [Unit.List] returns how the unit is, as facts for programs: each [Lease] with its owner, its [State], its position,
+// its lag, what is in the handler, which keys are held, and why nobody serves it; each [Instance], each [Request], and
+// the keys that no lease covers. Beside the facts there are notes for people. [Listing.Findings] says what is wrong,
+// with a [Word] for alarms, a [Grade] and what to do; a lag is judged by a limit of yours:
+//
+//	l, err := unit.List(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	for _, f := range append(l.Findings(), l.Waiting(2*time.Minute)...) {
+//		log.Printf("%s %s: %s: %s", f.Word, f.Token, f.Text, f.Next)
+//	}
+//
+// [Unit.Explain] says the same of one lease in sentences, with its history and what to do next. The commands changefeed
+// leases and changefeed doctor show what these calls return. List counts what comes after each lease, which costs a
+// request a lease or more; with a nil source it reads the lease store only.
 //
 // # Pause
 //

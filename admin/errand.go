@@ -83,6 +83,8 @@ func (e errand) askOwner(ctx context.Context, u *Unit) (done bool, left string, 
 	cancel()
 	watching.Wait()
 	switch {
+	case errors.Is(err, ErrUnknownAction):
+		return false, "", err
 	case errors.Is(err, inquiry.ErrNotServed):
 		return false, err.Error(), nil
 	case err != nil:

@@ -53,10 +53,16 @@ func (u *Unit) History(ctx context.Context) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, found := historyIn(v.Kind(feed.KindHistory))
-	if !found && len(v.Kind(feed.KindLease)) == 0 {
+	history := v.Kind(feed.KindHistory)
+	if _, found := historyIn(history); !found && len(v.Kind(feed.KindLease)) == 0 {
 		return nil, fmt.Errorf("%w: the unit has no leases", feed.ErrNotFound)
 	}
+	return entriesIn(history)
+}
+
+// entriesIn returns the lines of the history among records.
+func entriesIn(all []feed.Record) ([]Entry, error) {
+	record, _ := historyIn(all)
 	if err := unreadable(record, nil); err != nil {
 		return nil, err
 	}
@@ -136,7 +142,7 @@ func (u *Unit) recordLine(ctx context.Context, line notes.Line, failed error) er
 	if failed != nil {
 		line.Failed = failed.Error()
 	}
-	err := u.writeLine(ctx, line)
+	err := journal{u.leases}.write(ctx, line)
 	switch {
 	case err == nil:
 		return failed
@@ -149,12 +155,15 @@ func (u *Unit) recordLine(ctx context.Context, line notes.Line, failed error) er
 // recordTime bounds how long a line is tried to be written, also after the end of the action's context.
 const recordTime = 10 * time.Second
 
-// writeLine writes a line. A failure of the store may pass, and a conflict says that another operator has written.
-func (u *Unit) writeLine(ctx context.Context, line notes.Line) error {
+// journal writes the history of a unit.
+type journal struct{ leases feed.LeaseStore }
+
+// write writes a line. A failure of the store may pass, and a conflict says that another operator has written.
+func (j journal) write(ctx context.Context, line notes.Line) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		err := u.appendLine(ctx, line)
+		err := j.add(ctx, line)
 		switch {
 		case err == nil, errors.Is(err, feed.ErrBadLease), errors.Is(err, feed.ErrForbidden):
 			return err
@@ -167,9 +176,9 @@ func (u *Unit) writeLine(ctx context.Context, line notes.Line) error {
 	}
 }
 
-// appendLine adds a line to the stored history, unless the line is there.
-func (u *Unit) appendLine(ctx context.Context, line notes.Line) error {
-	all, now, err := u.leases.List(ctx)
+// add adds a line to the stored history, unless the line is there.
+func (j journal) add(ctx context.Context, line notes.Line) error {
+	all, now, err := j.leases.List(ctx)
 	if err != nil {
 		return fmt.Errorf("read leases: %w", err)
 	}
@@ -188,9 +197,9 @@ func (u *Unit) appendLine(ctx context.Context, line notes.Line) error {
 	record.Properties = properties
 	stamp(&record)
 	if found {
-		_, err = u.leases.Update(ctx, record)
+		_, err = j.leases.Update(ctx, record)
 	} else {
-		_, err = u.leases.Create(ctx, record)
+		_, err = j.leases.Create(ctx, record)
 	}
 	if err != nil {
 		return fmt.Errorf("write history: %w", err)

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/inquiry"
 	"github.com/millrace/changefeed/internal/notes"
@@ -21,11 +23,19 @@ import (
 // lease is left, and why, as far as that is known.
 var ErrNotServed = inquiry.ErrNotServed
 
+// ErrUnknownAction is an [ErrNotServed] whose reason is that the owner of a lease is of an older version, which does
+// not know what was asked. The owner has left the request as it was.
+var ErrUnknownAction = inquiry.ErrUnknownAction
+
 // Options describe who steers a unit, and how.
 type Options struct {
 	By     string // who: a person or a program; in the records of the requests, and in the history
 	Reason string // why: in the records of the requests, and in the history
 	DryRun bool   // change nothing, and return what would be done
+
+	// Estimator measures the lags in [Unit.List], and so knows the pace from its second call on. Nil is an estimator of
+	// the Unit. A program that opens a unit anew for each listing gives the same estimator each time.
+	Estimator *changefeed.Estimator
 }
 
 // Unit is a deployment unit: the leases of one processor name for one monitored container.
@@ -33,11 +43,15 @@ type Unit struct {
 	source  feed.Source
 	leases  feed.LeaseStore
 	options Options
+
+	measuring sync.Mutex // guards the estimator
+	estimator *changefeed.Estimator
 }
 
-// Open returns the unit of a lease store and its monitored container. Open reads nothing.
+// Open returns the unit of a lease store and its monitored container. Open reads nothing. For a [Unit.List] without
+// lags the source may be nil.
 func Open(source feed.Source, leases feed.LeaseStore, o Options) *Unit {
-	return &Unit{source: source, leases: leases, options: o}
+	return &Unit{source: source, leases: leases, options: o, estimator: cmp.Or(o.Estimator, new(changefeed.Estimator))}
 }
 
 // Selection says which leases are meant: all, or those of a range.
@@ -175,6 +189,8 @@ func until(ctx context.Context, f func() (done bool, left string, err error)) er
 		done, still, err := f()
 		left = cmp.Or(still, left)
 		switch {
+		case errors.Is(err, ErrUnknownAction): // says more than the end of ctx
+			return err
 		case ctx.Err() != nil && !done:
 			return &unserved{left, context.Cause(ctx)}
 		case done || err != nil:

@@ -14,6 +14,10 @@ import (
 // why, if the reason is known, and whether the request was withdrawn.
 var ErrNotServed = inquiry.ErrNotServed
 
+// ErrUnknownAction is an [ErrNotServed] whose reason is that the owner of the key is of an older version, which does
+// not know what was asked. The owner has left the request as it was.
+var ErrUnknownAction = inquiry.ErrUnknownAction
+
 // Outcome is the result of a request that an instance has served.
 type Outcome struct {
 	Result Result

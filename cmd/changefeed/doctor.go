@@ -18,9 +18,10 @@ import (
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
 	placeFlags
-	each   time.Duration // per check
-	whole  time.Duration
-	report *report.Report
+	each     time.Duration // per check
+	whole    time.Duration
+	intended []string
+	report   *report.Report
 }
 
 // doctorCommand is the command doctor.
@@ -52,6 +53,7 @@ the units that read that container.`,
 	o.register(cmd)
 	cmd.Flags().DurationVar(&o.each, "timeout", 10*time.Second, "how long each check may take")
 	cmd.Flags().DurationVar(&o.whole, "wait", 2*time.Minute, "how long all checks may take")
+	registerIntended(cmd, &o.intended)
 	o.report = output(cmd)
 	return cmd
 }
@@ -69,7 +71,7 @@ func (o *doctorOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	rows := o.report.Rows()
 	return o.withOpener(func(opener *place.Opener) error {
-		e := doctor.Examination{Opener: opener, At: at, Each: o.each, Whole: o.whole}
+		e := doctor.Examination{Opener: opener, At: at, Each: o.each, Whole: o.whole, Intended: o.intended}
 		e.Tell = func(f doctor.Finding) error {
 			if o.report.ForPeople() {
 				text := terminal.Wrap(f.Line(), 0, terminal.Of(o.report.Out).Room(), doctor.Indent)

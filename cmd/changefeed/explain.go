@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 )
 
-// The command leases explain. cmd/changefeed/internal/unit finds the sentences.
+// The command leases explain. cmd/changefeed/internal/unit writes the sentences that package admin
+// finds.
 
 // leasesExplainCommand is the command leases explain.
 func leasesExplainCommand() *cobra.Command {
@@ -31,13 +32,11 @@ and holes beside it. Each explanation ends with what to do next. The times are U
 				if err != nil {
 					return err
 				}
-				leases, err := opener.Open(cmd.Context(), at)
+				found, err := admin.Open(source.Source, store, o.settings()).Explain(cmd.Context(), "")
 				if err != nil {
 					return err
 				}
-				// Without a history, the explanation does not say who has reset a lease.
-				past, _ := admin.Open(source.Source, store, o.settings()).History(cmd.Context())
-				all, err := unit.Explain(cmd.Context(), leases, o.name, source, o.lease, past)
+				all, err := unit.Explanations(o.name, source.Address.Name(), found, o.lease)
 				if err != nil {
 					return err
 				}

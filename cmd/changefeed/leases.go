@@ -21,9 +21,9 @@ import (
 
 // leasesAbout is the description of the command leases.
 const leasesAbout = `For each lease of each deployment unit: its owner, when it was last written, the stored position, how many changes come
-after the position, how long the oldest of them has waited, how often the batch in hand has failed, and all that is
-wrong. Notes name keys that are held (changefeed dlq) or set aside because they fail, outages, documents that are no
-leases, and keys that no lease covers.
+after the position, how long the oldest of them has waited, how often the batch in hand has failed, and anything that
+is wrong. Notes name held keys (changefeed dlq), keys that are set aside because they fail, outages, documents that are
+no leases, and keys that no lease covers.
 
 The first line of a unit has the sums and, if it is known, the watermark: every change that was committed before this
 time is handled. Changes of held keys count as not handled.
@@ -56,7 +56,14 @@ func (o *leasesOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.source, "source", "",
 		"`address` of a container that units read, if it is elsewhere than the leases")
 	cmd.Flags().Var(&o.faults, "fail-on", "end with exit code 5 if one of these is found, such as wait>2m,expired")
+	registerIntended(cmd, &o.survey.Intended)
 	o.report = outputRows(cmd, unit.Kinds()...)
+}
+
+// registerIntended adds the flag for names that look alike on purpose.
+func registerIntended(cmd *cobra.Command, names *[]string) {
+	cmd.Flags().StringSliceVar(names, "intended", nil,
+		"`names` of units that look alike on purpose: no warning")
 }
 
 // withUnits calls f with the units of the lease container.

@@ -18,6 +18,9 @@ import (
 // ErrNotServed means that no instance has served a request.
 var ErrNotServed = errors.New("not served")
 
+// ErrUnknownAction means that the owner does not know what is asked, because it is of an older version.
+var ErrUnknownAction = errors.New("the owner is of an older version, and does not know the action")
+
 // Request is what a caller asks.
 type Request interface {
 	// Token returns the token of the record: the same for equal requests, so that they are served once.
@@ -293,7 +296,11 @@ func (a *inquiry) notServed(ctx context.Context, within time.Duration, fate stri
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		text += fmt.Sprintf(" (%v)", context.Cause(ctx))
 	}
-	return &unserved{text + ": " + a.reason() + "; " + fate, context.Cause(ctx)}
+	e := &unserved{text + ": " + a.reason() + "; " + fate, []error{ErrNotServed, context.Cause(ctx)}}
+	if a.record.Properties[notes.UnknownProperty] != "" {
+		e.causes = append(e.causes, ErrUnknownAction)
+	}
+	return e
 }
 
 // reason says why the request is not served, as far as the caller knows.
@@ -309,14 +316,14 @@ func (a *inquiry) reason() string {
 	return "no instance has answered: is one running" + a.who + "?"
 }
 
-// unserved is an [ErrNotServed] that also wraps the cause of a context.
+// unserved is an [ErrNotServed] that also wraps the cause of a context, and [ErrUnknownAction] if that is the reason.
 type unserved struct {
-	text  string
-	cause error
+	text   string
+	causes []error
 }
 
 func (e *unserved) Error() string   { return e.text }
-func (e *unserved) Unwrap() []error { return []error{ErrNotServed, e.cause} }
+func (e *unserved) Unwrap() []error { return e.causes }
 
 // Withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows
 // writes and not deletes, so the record stays, retired, long enough for the instance to read the withdrawal.

@@ -191,7 +191,9 @@ func PausedSince(text string) time.Time { return ReadOutage(text) }
 // Anew returns the properties of a record that repeats a request: without those of an earlier outcome.
 func (c Control) Anew(others map[string]string) map[string]string {
 	all := c.Properties(others)
-	for _, name := range []string{OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty} {
+	for _, name := range []string{
+		OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty, UnknownProperty,
+	} {
 		delete(all, name)
 	}
 	return all

@@ -23,6 +23,9 @@ import (
 // request, or the caller lacks the right to delete, the caller makes the record retired without an outcome. Owners that
 // follow the store read this write, but would not notice a delete.
 
+// An owner of an older version leaves a request alone whose action it does not know: it may misread the properties, so
+// it adds UnknownProperty and WaitsProperty, once, and changes nothing else. A caller whose time ends then says so.
+
 // The actions of a request.
 const (
 	Retry   = "retry"   // pass a letter to the handler again
@@ -52,6 +55,8 @@ const (
 	WaitsProperty = "changefeed.waits" // of a live request: why the owner cannot serve it
 	// of a live request: the ID of a letter which counts as handled, but may still exist
 	UnsureProperty = "changefeed.unsure"
+	// of a live request: "yes" if the owner does not know the action, which belongs to a newer version
+	UnknownProperty = "changefeed.unknown"
 )
 
 // The properties of an outcome.
@@ -104,7 +109,7 @@ func (q Request) Anew(others map[string]string) map[string]string {
 	all := q.Properties(others)
 	for _, name := range []string{
 		OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty,
-		UnsureProperty,
+		UnsureProperty, UnknownProperty,
 	} {
 		delete(all, name)
 	}
@@ -117,6 +122,11 @@ func ReadRequest(properties map[string]string) Request {
 		Action: properties[actionProperty], EPK: idOf(properties[epkProperty]), Key: properties[keyProperty],
 		Letter: idOf(properties[letterProperty]), Tries: int(Number(properties, triesProperty)),
 	}
+}
+
+// SetUnknown returns a copy of the properties that says that the owner does not know the action, and why.
+func SetUnknown(properties map[string]string, why string) map[string]string {
+	return Set(SetWaits(properties, why), UnknownProperty, "yes")
 }
 
 // SetWaits returns a copy of the properties that says why a request is not served.
@@ -145,7 +155,7 @@ func (o Outcome) Properties(others map[string]string) map[string]string {
 	for name, text := range map[string]string{
 		OutcomeProperty: o.Result, CauseProperty: clip(o.Cause), CountProperty: PlainNumber(int64(o.Count)),
 		LeftProperty: left, WaitsProperty: "",
-		UnsureProperty: "",
+		UnsureProperty: "", UnknownProperty: "",
 	} {
 		all = Set(all, name, text)
 	}

@@ -58,7 +58,8 @@ var edges = map[string][]string{
 	".": {
 		"feed", "internal/fold", "internal/keyspace", "internal/processor/latest",
 		"internal/notes", "internal/pause", "internal/processor/dispatch", "internal/processor/instance",
-		"internal/processor/records", "internal/processor/tenure", "internal/processor/unit",
+		"internal/processor/parallel", "internal/processor/records", "internal/processor/tenure",
+		"internal/processor/unit",
 		"internal/cosmosdb/service",
 	},
 	"internal/variants": {"feed", "internal/notes"},
@@ -74,10 +75,12 @@ var edges = map[string][]string{
 	},
 	// sinks must not add dependencies for their user either
 	"admin": {
-		"feed", "internal/cosmosdb/pkey", "internal/inquiry", "internal/notes", "internal/pause",
-		"internal/processor/instance", "internal/processor/parallel", "internal/processor/records",
+		".", "feed", "internal/cosmosdb/pkey", "internal/inquiry", "internal/keyspace", "internal/notes", "internal/pause",
+		"internal/processor/instance", "internal/processor/parallel", "internal/processor/records", "internal/sentence",
+		"internal/variants",
 	},
-	"internal/inquiry": {"feed", "internal/notes", "internal/pause"},
+	"internal/sentence": {},
+	"internal/inquiry":  {"feed", "internal/notes", "internal/pause"},
 	"deadletters": {
 		".", "feed", "internal/filelock", "internal/inquiry", "internal/notes", "internal/pause",
 		"internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service",
@@ -217,14 +220,13 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unit": {
-		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc",
-		"internal/keyspace", "internal/notes", "internal/pause", "internal/variants",
+		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/letters": {
-		".", "deadletters", "feed", "internal/cosmosdb/rawjson", "cmd/changefeed/internal/place",
+		".", "admin", "deadletters", "feed", "internal/cosmosdb/rawjson", "cmd/changefeed/internal/place",
 		"cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",
@@ -250,7 +252,7 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/report": {
 		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", thirdParty,
 	},
-	"cmd/changefeed/internal/terminal": {thirdParty},
+	"cmd/changefeed/internal/terminal": {"internal/sentence", thirdParty},
 	"internal/proof/lives":             {"docstore"},
 	"internal/proof/memnet":            {},
 	"cmd/changefeed/internal/notices":  {},

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,14 +23,36 @@ func (s *requests) postpone(q *request, why error) error {
 	return why
 }
 
+// leaveAlone notes in a request, once, that this instance does not know the action. Nothing else of the record changes:
+// a newer version may mean something else by its properties.
+func (s *requests) leaveAlone(q *request) error {
+	why := fmt.Errorf("%w: instance %s does not know the action %q of a newer version", feed.ErrBadLease,
+		s.d.in.Me.Instance, q.asked.Action)
+	if q.record.Properties[notes.UnknownProperty] != "" { // also that of another owner
+		return why
+	}
+	changed := q.record
+	changed.Properties = notes.SetUnknown(changed.Properties, why.Error())
+	s.keepExpiry(&changed)
+	if stored, err := s.d.in.Store.Update(s.d.held.UntilDrained, changed); err == nil {
+		s.d.in.View.Put(stored)
+	} // otherwise its caller hears no reason
+	return why
+}
+
+// keepExpiry makes a request live no longer for a write.
+func (s *requests) keepExpiry(r *feed.Record) {
+	if r.TTL > 0 {
+		r.TTL = max(r.TTL-s.d.in.View.Now().Sub(r.Updated), time.Second)
+	}
+}
+
 // storeRequest writes the state of a request, where the next owner of the range finds it. The request does not live
 // longer for that.
 func (s *requests) storeRequest(ctx context.Context, q *request) error {
 	return s.writeRecord(ctx, q, func(r *feed.Record) {
 		r.Properties = q.asked.Properties(r.Properties)
-		if r.TTL > 0 {
-			r.TTL = max(r.TTL-s.d.in.View.Now().Sub(r.Updated), time.Second)
-		}
+		s.keepExpiry(r)
 	})
 }
 

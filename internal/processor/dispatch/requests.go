@@ -116,11 +116,10 @@ const maxTries = 3
 func (s *requests) admit(q *request) error {
 	_, hasBox := s.d.in.Options.DeadLetters.(feed.LetterBox)
 	switch {
+	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
+		return s.leaveAlone(q)
 	case !hasBox: // the next owner of the range may have one
 		return s.postpone(q, fmt.Errorf("instance %s has no letter box to read from", s.d.in.Me.Instance))
-	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
-		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version",
-			feed.ErrBadLease, s.d.in.Me.Instance, q.asked.Action))
 	case q.asked.Tries >= maxTries && q.record.Properties[notes.BegunProperty] != s.d.in.Me.Epoch:
 		err := fmt.Errorf("%w: its owner has ended %d times while it was served", feed.ErrHandlerStuck, q.asked.Tries)
 		return errors.Join(err, s.retire(q, notes.Outcome{

@@ -25,9 +25,8 @@ func (u *Unit) serveRequests(ctx context.Context) {
 			continue
 		}
 		asked[q.Token] = true
-		place := notes.ReadRequest(q.Properties).EPK
 		for _, h := range held {
-			if h.Lease.Range.Holds(place) {
+			if isAbout(q, h.Lease.Range) {
 				h.Requests.Accept(q)
 			}
 		}
@@ -35,4 +34,13 @@ func (u *Unit) serveRequests(ctx context.Context) {
 	for _, h := range held {
 		h.Requests.Withdraw(asked)
 	}
+}
+
+// isAbout reports whether the owner of a range answers a request about a key. A newer version may ask for something
+// about a range too.
+func isAbout(q feed.Record, r feed.Range) bool {
+	if c, err := notes.ReadControl(q.Properties); err == nil {
+		return r.Overlaps(feed.Range{Min: c.Min, Max: c.Max})
+	}
+	return r.Holds(notes.ReadRequest(q.Properties).EPK)
 }

@@ -163,11 +163,12 @@ func Kinds() []report.Kind {
 
 // An Examination is the examination of a store or an account.
 type Examination struct {
-	Opener *place.Opener
-	At     place.Address
-	Each   time.Duration // how long a check may take
-	Whole  time.Duration // how long all checks may take
-	Tell   func(Finding) error
+	Opener   *place.Opener
+	At       place.Address
+	Each     time.Duration // how long a check may take
+	Whole    time.Duration // how long all checks may take
+	Intended []string      // names of units that are meant to look alike
+	Tell     func(Finding) error
 
 	summary Summary
 	told    error // by Tell

@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -241,9 +240,4 @@ func TestALineIsOneLine(t *testing.T) {
 	}
 	full := judgeLetters("u", "box", map[feed.Disposition]int{feed.DispositionHeld: 1}, true)
 	full.want(t, Warn, "at least 1 dead letter in box: 1 held", "changefeed dlq list")
-}
-
-// unitOf returns a unit of rows.
-func unitOf(rows ...unit.Row) *unit.Unit {
-	return &unit.Unit{Processor: "mailer", Container: "orders", Rows: rows}
 }

@@ -1,10 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/feed"
@@ -12,122 +14,34 @@ import (
 
 // The judgement of units: of their leases, their instances, their lag and their dead letters.
 
-// The limits between the verdicts.
-const (
-	attemptsFail = 5  // of a batch
-	waitedWarn   = 30 // seconds
-)
+// waitedWarn is how many seconds a change may wait before that is a warning.
+const waitedWarn = 30
 
 // nameOf returns the name of a unit for people.
 func nameOf(u *unit.Unit) string { return u.Processor + " on " + u.Container }
 
-// A flaw is a kind of rows that are not as they should be.
-type flaw struct {
-	verdict Verdict
-	is      func(r *unit.Row) bool
-	what    string // after the number and the names of the rows
-	next    string
+// judgedApart are the findings that other checks than that of the leases judge.
+var judgedApart = []admin.Word{
+	admin.WordStopped, admin.WordHeld, admin.WordAside, admin.WordUnknown, admin.WordDiffer, admin.WordIdle,
 }
 
-// isState returns a condition about the state of a lease.
-func isState(state string) func(*unit.Row) bool {
-	return func(r *unit.Row) bool { return r.Kind == unit.KindLease && r.State == state }
-}
-
-// isForeign reports whether a valid lease belongs to a processor of another make.
-func isForeign(r *unit.Row) bool {
-	return r.Kind == unit.KindLease && r.State != unit.StateBroken && r.Owner != "" && r.Epoch == ""
-}
-
-// flawsOf returns the flaws that leases of a unit may have, the worst first. If instances are at work, they mend some.
-func flawsOf(u *unit.Unit) []flaw {
-	hole := "start an instance, which makes the missing leases"
-	expired, v := "start an instance: nobody else works on these leases", Fail
-	if u.IsAtWork() {
-		hole = "instances mend that within a minute: if the hole stays, read their log"
-		expired, v = "other instances take over: if they do not within a minute, read their log", Warn
-	}
-	return append(failuresOf(hole), warningsOf(v, expired)...)
-}
-
-// failuresOf returns the flaws that are failures; hole is what to do about a hole.
-func failuresOf(hole string) []flaw {
-	return []flaw{
-		{
-			Fail, func(r *unit.Row) bool { return r.Kind == unit.KindHole },
-			"no lease covers these keys, so nobody handles their changes", hole,
-		},
-		{
-			Fail, func(r *unit.Row) bool { return len(r.Overlaps) > 0 },
-			"they cover the same keys, whose changes are handled twice",
-			"if they still overlap in a minute, delete the one that is behind: see changefeed leases",
-		},
-		{
-			Fail, isState(unit.StateBroken), "the document is no valid lease, so nobody works on it",
-			"see changefeed leases, and delete the document: instances make the lease again",
-		},
-		{
-			Fail, func(r *unit.Row) bool { return r.Outage != "" },
-			"the handler lacks what it needs, so nothing is handled",
-			"mend what the handler needs, such as a database: the log of the owner names the error",
-		},
-		{
-			Fail, func(r *unit.Row) bool { return r.Kind == unit.KindLease && r.Attempts >= attemptsFail },
-			fmt.Sprintf("the batch has failed %d times or more; without concurrency all other keys wait", attemptsFail),
-			"read the log of the owner; with dead letters a processor goes on: see changefeed help run",
-		},
-	}
-}
-
-// warningsOf returns the other flaws; v is the verdict on expired leases, and expired is what to do about them.
-func warningsOf(v Verdict, expired string) []flaw {
-	return []flaw{
-		{
-			Warn, func(r *unit.Row) bool { return r.InHand != nil },
-			"a batch is in the handler for much longer than usual",
-			"see what the handler of the owner waits for: it may hang",
-		},
-		{v, isState(unit.StateExpired), "its owner has been silent for too long", expired},
-		{
-			Warn, isState(unit.StateSilent), "its owner is late",
-			"see whether the owner hangs; others take over when the lease expires",
-		},
-		{
-			Warn, func(r *unit.Row) bool {
-				return r.Kind == unit.KindLease && r.Attempts > 0 && r.Attempts < attemptsFail
-			}, "the batch has failed, and is retried", "read the log of the owner",
-		},
-		{
-			Warn, isForeign, "owned by a processor of another make",
-			"see that its other processors have the same handler",
-		},
-		{Warn, isState(unit.StatePaused), "paused", "changefeed leases resume ends that"},
-		{Warn, isState(unit.StateFree), "free, and instances run", "if it stays free, read the log of an instance"},
-		{Warn, isState(feed.StateRetired.String()), "replaced by others, and left", "delete the document"},
-		{
-			Warn, func(r *unit.Row) bool { return r.IsDefiant }, "paused, and the owner has not obeyed yet",
-			"look whether the owner runs and belongs to this version: whoever takes the lease after it obeys",
-		},
-		{
-			Warn, func(r *unit.Row) bool { return r.Kind == unit.KindDocument || r.IsDamaged() },
-			"a document of the unit that cannot be read",
-			"see changefeed leases: a later version may have written it",
-		},
-	}
-}
-
-// judgeLeases judges the leases of a unit: a finding for each kind of flaw, or one that all is well.
+// judgeLeases judges the leases of a unit: a finding for each kind of flaw, the worst first, or one that all is well.
 func judgeLeases(u *unit.Unit) (found []Finding) {
-	for _, flaw := range flawsOf(u) {
-		var names []string
-		for i := range u.Rows {
-			if r := &u.Rows[i]; flaw.is(r) {
-				names = append(names, labelOf(r))
-			}
+	var kinds []admin.Finding // the first of each kind
+	names := map[string][]string{}
+	for _, f := range u.Listing().Findings() {
+		if slices.Contains(judgedApart, f.Word) {
+			continue
 		}
-		if len(names) > 0 {
-			found = append(found, bad("leases", nameOf(u), flaw.verdict, flaw.next, "%s: %s", some(names), flaw.what))
+		if names[f.Means] == nil {
+			kinds = append(kinds, f)
 		}
+		names[f.Means] = append(names[f.Means], labelOf(f))
+	}
+	slices.SortStableFunc(kinds, func(a, b admin.Finding) int { return cmp.Compare(b.Grade, a.Grade) })
+	for _, f := range kinds {
+		found = append(found, bad("leases", nameOf(u), verdictOf(f.Grade), f.Next, "%s: %s", some(names[f.Means]),
+			f.Means))
 	}
 	if len(found) > 0 {
 		return found
@@ -136,17 +50,25 @@ func judgeLeases(u *unit.Unit) (found []Finding) {
 	return []Finding{good("leases", nameOf(u), "%s, without a hole or an overlap", terminal.Count(sum.Leases, "lease"))}
 }
 
-// labelOf returns the name of a row in a finding.
-func labelOf(r *unit.Row) string {
-	switch {
-	case r.Kind == unit.KindHole:
-		return "hole " + r.Range
-	case r.Kind == unit.KindDocument || r.IsDamaged():
-		return r.ID
-	case r.Owner != "":
-		return "lease " + r.Lease + " of " + r.Owner
+// verdictOf returns the verdict on a finding.
+func verdictOf(g admin.Grade) Verdict {
+	if g == admin.GradeFailure {
+		return Fail
 	}
-	return "lease " + r.Lease
+	return Warn
+}
+
+// labelOf returns the name of what a finding is about.
+func labelOf(f admin.Finding) string {
+	switch {
+	case f.ID == "":
+		return "hole " + f.Range.String()
+	case f.Kind != feed.KindLease:
+		return f.ID
+	case f.Owner != "":
+		return "lease " + f.Token + " of " + f.Owner
+	}
+	return "lease " + f.Token
 }
 
 // judgeLag judges how far a unit is behind.
@@ -165,9 +87,9 @@ func judgeLag(u *unit.Unit) Finding {
 	}
 	next := "start an instance"
 	switch {
-	case slices.ContainsFunc(u.Rows, func(r unit.Row) bool { return r.State == unit.StatePaused }):
+	case slices.ContainsFunc(u.Rows, func(r unit.Row) bool { return r.State == string(admin.StatePaused) }):
 		next = "changefeed leases resume ends the pause"
-	case u.IsAtWork():
+	case u.Listing().IsAtWork():
 		next = "see whether the lag falls: else the handler is too slow, fails, or there are too few leases"
 	}
 	return bad(check, nameOf(u), Warn, next, "%s", sum.Behind())
@@ -190,21 +112,17 @@ func whyUnknown(u *unit.Unit) string {
 func judgeInstances(u *unit.Unit) (found []Finding) {
 	const check = "instances"
 	var running, gone, idle []string
-	for i := range u.Rows {
-		r := &u.Rows[i]
-		if r.Kind != unit.KindInstance {
-			continue
-		}
-		switch r.Presence() {
-		case unit.Running:
-			running = append(running, r.Lease)
-			found = append(found, skewOfInstance(u, r)...)
-			if !ownsLease(u, r.Lease) {
-				idle = append(idle, r.Lease)
+	for _, i := range u.Listing().Instances {
+		switch i.Presence {
+		case admin.Running:
+			running = append(running, i.Token)
+			found = append(found, skewOfInstance(u, &i)...)
+			if !ownsLease(u, i.Token) {
+				idle = append(idle, i.Token)
 			}
-		case unit.Gone:
-			gone = append(gone, r.Lease)
-		case unit.Ended: // in order
+		case admin.Gone:
+			gone = append(gone, i.Token)
+		case admin.Ended: // in order
 		}
 	}
 	about := nameOf(u)
@@ -212,15 +130,14 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 		found = append(found, bad(check, about, Warn, "see why they have ended: others take over their leases",
 			"gone without an end: %s", some(gone)))
 	}
-	for _, w := range u.Warnings {
-		if w.Word == unit.WarnDiffer {
-			found = append(found, bad(check, about, Warn, "after an upgrade, stop the old ones; if two handlers share the "+
-				"name by mistake, give one another name: each change goes to one of them", "%s", w.Text))
+	for _, f := range u.Listing().Findings() {
+		if f.Word == admin.WordDiffer {
+			found = append(found, bad(check, about, Warn, f.Next, "%s", f.Text))
 		}
 	}
 	sum := u.Sums()
 	switch {
-	case len(running) == 0 && u.IsAtWork():
+	case len(running) == 0 && u.Listing().IsAtWork():
 		found = append(found, unknown(check, about, "the leases have owners, which write no presence",
 			"ask the processors of another make themselves"))
 	case len(running) == 0:
@@ -245,12 +162,12 @@ func ownsLease(u *unit.Unit, instance string) bool {
 }
 
 // skewOfInstance returns a finding if the clock of an instance is wrong.
-func skewOfInstance(u *unit.Unit, r *unit.Row) []Finding {
-	skew, known := r.Skew()
+func skewOfInstance(u *unit.Unit, i *admin.Instance) []Finding {
+	skew, known := i.Skew()
 	if !known {
 		return nil
 	}
-	f := judgeSkew("clock", nameOf(u), "the clock of "+r.Lease, skew)
+	f := judgeSkew("clock", nameOf(u), "the clock of "+i.Token, skew)
 	if f.Verdict == OK {
 		return nil
 	}
@@ -329,7 +246,7 @@ func judgeNames(units []unit.Unit) (found []Finding) {
 				continue
 			}
 			found = append(found, bad("names", b.Container, Warn, "if one name is mistyped, stop its instances and "+
-				"delete the unit with changefeed leases --delete NAME", "%s and %s are two units, and each handles every change", a.Processor,
+				"delete the unit with changefeed leases --delete NAME; if both are meant, say so with --intended", "%s and %s are two units, and each handles every change", a.Processor,
 				b.Processor))
 		}
 	}

@@ -3,131 +3,173 @@ package doctor
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/variants"
 )
 
 // lease is a lease whose owner works, of which nothing is pending.
-func lease(edit func(*unit.Row)) unit.Row {
-	r := unit.Row{
-		Kind: unit.KindLease, ID: "doc", Lease: "-FF", Range: "-FF", Owner: "one", Epoch: "one/A", State: "live",
-		Lag: new(int64), Waited: new(float64), Exact: true,
+func lease(edit func(*admin.Lease)) admin.Lease {
+	l := admin.Lease{
+		Record: feed.Record{
+			Kind: feed.KindLease, ID: "doc", Token: "-FF", Range: feed.FullRange(), Owner: "one", Epoch: "one/A",
+		},
+		State: admin.StateLive, Lag: &changefeed.Lag{Exact: true},
 	}
 	if edit != nil {
-		edit(&r)
+		edit(&l)
 	}
-	return r
+	return l
 }
 
 // instance is a running instance.
-func instance(name string) unit.Row { return unit.Row{Kind: unit.KindInstance, Lease: name, ID: name} }
+func instance(name string) admin.Instance {
+	return admin.Instance{
+		Record: feed.Record{Kind: feed.KindHost, Token: name, ID: name, Owner: name}, Presence: admin.Running,
+	}
+}
+
+// unitOf returns a unit with leases, instances, holes and documents.
+func unitOf(parts ...any) *unit.Unit {
+	l := &admin.Listing{At: time.Unix(1000, 0)}
+	for _, part := range parts {
+		switch part := part.(type) {
+		case admin.Lease:
+			l.Leases = append(l.Leases, part)
+		case admin.Instance:
+			l.Instances = append(l.Instances, part)
+		case admin.Hole:
+			l.Holes = append(l.Holes, part)
+		case admin.Document:
+			l.Documents = append(l.Documents, part)
+		}
+	}
+	return unit.Of("mailer", "orders", l)
+}
 
 func TestWhatIsWrongWithALeaseIsJudged(t *testing.T) {
-	state := func(s string) unit.Row { return lease(func(r *unit.Row) { r.State = s }) }
-	free := func(s string) unit.Row {
-		return lease(func(r *unit.Row) { r.State, r.Owner, r.Epoch = s, "", "" })
+	state := func(s admin.State) admin.Lease { return lease(func(l *admin.Lease) { l.State = s }) }
+	free := func(s admin.State) admin.Lease {
+		return lease(func(l *admin.Lease) { l.State, l.Owner, l.Epoch = s, "", "" })
 	}
-	hole := unit.Row{Kind: unit.KindHole, Range: "1F-FF"}
+	broken := lease(func(l *admin.Lease) { l.State, l.Err = admin.StateBroken, feed.ErrBadLease })
+	hole := admin.Hole{Range: feed.Range{Min: "1F", Max: "FF"}}
 	for _, tt := range []struct {
 		name       string
-		rows       []unit.Row
+		parts      []any
 		want       Verdict
 		text, next string
 	}{
-		{"well", []unit.Row{lease(nil), instance("one/A")}, OK, "1 lease, without a hole or an overlap", ""},
-		{"stopped", []unit.Row{free(unit.StateStopped)}, OK, "1 lease", ""},
-		{"splitting", []unit.Row{state("splitting")}, OK, "1 lease", ""},
-		{"a hole that is mended", []unit.Row{lease(nil), hole}, Fail, "hole 1F-FF: no lease", "instances mend that"},
-		{"a hole for good", []unit.Row{free(unit.StateStopped), hole}, Fail, "hole 1F-FF", "start an instance"},
-		{"no lease at all", []unit.Row{hole}, Fail, "hole 1F-FF", "start an instance"},
+		{"well", []any{lease(nil), instance("one/A")}, OK, "1 lease, without a hole or an overlap", ""},
+		{"stopped", []any{free(admin.StateStopped)}, OK, "1 lease", ""},
+		{"splitting", []any{state("splitting")}, OK, "1 lease", ""},
+		{"a hole that is mended", []any{lease(nil), hole}, Fail, "hole 1F-FF: no lease", "instances mend that"},
+		{"a hole for good", []any{free(admin.StateStopped), hole}, Fail, "hole 1F-FF", "start an instance"},
+		{"no lease at all", []any{hole}, Fail, "hole 1F-FF", "start an instance"},
 		{
 			"an overlap",
-			[]unit.Row{lease(func(r *unit.Row) { r.Overlaps = []string{"other"} })},
+			[]any{lease(func(l *admin.Lease) { l.Overlaps = []string{"other"} })},
 			Fail, "handled twice", "delete the one",
 		},
-		{"no lease", []unit.Row{state(unit.StateBroken)}, Fail, "no valid lease", "delete the document"},
+		{"no lease", []any{broken}, Fail, "no valid lease", "delete the document"},
 		{
 			"an outage",
-			[]unit.Row{lease(func(r *unit.Row) { r.Outage = "2026-05-04T12:00:00Z" })},
+			[]any{lease(func(l *admin.Lease) { l.Outage = time.Unix(1, 0) })},
 			Fail, "lacks what it needs", "mend",
 		},
-		{"4 attempts", []unit.Row{lease(func(r *unit.Row) { r.Attempts = 4 })}, Warn, "is retried", "log"},
-		{"5 attempts", []unit.Row{lease(func(r *unit.Row) { r.Attempts = 5 })}, Fail, "5 times", "dead letters"},
+		{"4 attempts", []any{lease(func(l *admin.Lease) { l.Attempts = 4 })}, Warn, "is retried", "log"},
+		{"5 attempts", []any{lease(func(l *admin.Lease) { l.Attempts = 5 })}, Fail, "5 times", "dead letters"},
 		{
 			"expired, and others work",
-			[]unit.Row{state(unit.StateExpired), instance("two/B")},
+			[]any{state(admin.StateExpired), instance("two/B")},
 			Warn, "silent for too long", "other instances take over",
 		},
-		{"expired, and nobody works", []unit.Row{state(unit.StateExpired)}, Fail, "-FF of one", "start an instance"},
+		{"expired, and nobody works", []any{state(admin.StateExpired)}, Fail, "-FF of one", "start an instance"},
 		{
 			"slow",
-			[]unit.Row{lease(func(r *unit.Row) { r.InHand = new(60.0) })},
+			[]any{lease(func(l *admin.Lease) { l.Slow = []feed.SlowBatch{{}} })},
 			Warn, "much longer than usual", "it may hang",
 		},
-		{"silent", []unit.Row{state(unit.StateSilent)}, Warn, "late", "hangs"},
-		{"of another make", []unit.Row{lease(func(r *unit.Row) { r.Epoch = "" })}, Warn, "another make", "handler"},
-		{"paused", []unit.Row{free(unit.StatePaused)}, Warn, "paused", "changefeed leases resume"},
+		{"silent", []any{state(admin.StateSilent)}, Warn, "late", "hangs"},
+		{"of another make", []any{lease(func(l *admin.Lease) { l.Epoch = "" })}, Warn, "another make", "handler"},
+		{"paused", []any{free(admin.StatePaused)}, Warn, "paused", "changefeed leases resume"},
 		{
 			"paused, and the owner goes on",
-			[]unit.Row{lease(func(r *unit.Row) { r.IsDefiant = true })},
+			[]any{lease(func(l *admin.Lease) { l.IsDefied = true })},
 			Warn, "lease -FF of one: paused, and the owner has not obeyed", "look whether the owner runs",
 		},
-		{"free", []unit.Row{free(unit.StateFree), instance("one/A")}, Warn, "lease -FF: free", "log"},
-		{"retired", []unit.Row{state("retired")}, Warn, "replaced", "delete"},
+		{"free", []any{free(admin.StateFree), instance("one/A")}, Warn, "lease -FF: free", "log"},
+		{"retired", []any{state("retired")}, Warn, "replaced", "delete"},
 		{
 			"a document",
-			[]unit.Row{lease(nil), {Kind: unit.KindDocument, ID: "odd"}},
+			[]any{lease(nil), admin.Document{Record: feed.Record{ID: "odd"}}},
+			Warn, "odd: a document", "changefeed leases",
+		},
+		{
+			"a damaged presence",
+			[]any{lease(nil), admin.Instance{Record: feed.Record{ID: "odd", Err: feed.ErrBadLease}}},
 			Warn, "odd: a document", "changefeed leases",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			all := judgeLeases(unitOf(tt.rows...))
+			all := judgeLeases(unitOf(tt.parts...))
 			if len(all) != 1 {
 				t.Fatalf("%d findings, want 1: %v", len(all), all)
 			}
 			all[0].want(t, tt.want, tt.text, tt.next)
 		})
 	}
-	all := judgeLeases(unitOf(free(unit.StatePaused), hole, state(unit.StateBroken)))
+	all := judgeLeases(unitOf(free(admin.StatePaused), hole, broken))
 	if len(all) != 3 || all[0].Verdict != Fail || all[1].Verdict != Fail || all[2].Verdict != Warn {
 		t.Errorf("three flaws have the findings %v, want one for each, the worst first", all)
 	}
 }
 
 func TestALagIsJudgedByHowLongItWaits(t *testing.T) {
-	behind := func(n int64, waited float64) func(*unit.Row) {
-		return func(r *unit.Row) { r.Lag, r.Waited = &n, &waited }
+	behind := func(n int64, waited time.Duration) func(*admin.Lease) {
+		return func(l *admin.Lease) {
+			l.Lag = &changefeed.Lag{Pending: n, Exact: true, Oldest: time.Unix(1000, 0).Add(-waited)}
+		}
 	}
-	uncounted := func(r *unit.Row) { r.Lag, r.Notes = nil, []string{"free", "lag unknown: it has no position"} }
-	stopped := func(r *unit.Row) { r.Owner, r.State = "", unit.StateStopped }
+	uncounted := func(l *admin.Lease) { l.Lag, l.Notes = nil, []string{"free", "lag unknown: it has no position"} }
 	for _, tt := range []struct {
 		name       string
-		rows       []unit.Row
+		parts      []any
 		want       Verdict
 		text, next string
 	}{
-		{"nothing", []unit.Row{lease(nil)}, OK, "nothing behind", ""},
-		{"a little", []unit.Row{lease(behind(9000, 30))}, OK, "9,000 changes behind, the oldest for 30s", ""},
-		{"long, and at work", []unit.Row{lease(behind(1, 30.2))}, Warn, "1 change behind, the oldest", "falls"},
-		{"long, and stopped", []unit.Row{lease(func(r *unit.Row) {
-			behind(2, 90)(r)
-			stopped(r)
+		{"nothing", []any{lease(nil)}, OK, "nothing behind", ""},
+		{"a little", []any{lease(behind(9000, 30*time.Second))}, OK, "9,000 changes behind, the oldest for 30s", ""},
+		{
+			"long, and at work",
+			[]any{lease(behind(1, 30200*time.Millisecond))},
+			Warn, "1 change behind, the oldest",
+			"falls",
+		},
+		{"long, and stopped", []any{lease(func(l *admin.Lease) {
+			behind(2, 90*time.Second)(l)
+			l.Owner, l.State = "", admin.StateStopped
 		})}, Warn, "2 changes behind", "start an instance"},
-		{"long, and paused", []unit.Row{lease(func(r *unit.Row) {
-			behind(2, 90)(r)
-			r.Owner, r.State = "", unit.StatePaused
+		{"long, and paused", []any{lease(func(l *admin.Lease) {
+			behind(2, 90*time.Second)(l)
+			l.Owner, l.State = "", admin.StatePaused
 		})}, Warn, "2 changes behind", "changefeed leases resume"},
-		{"uncounted", []unit.Row{lease(uncounted)}, Warn, "not known: lease -FF: it has no position", "mend"},
-		{"partly", []unit.Row{lease(uncounted), lease(behind(5, 1))}, Warn, "5 changes behind and more", "mend"},
+		{"uncounted", []any{lease(uncounted)}, Warn, "not known: lease -FF: it has no position", "mend"},
+		{
+			"partly", []any{lease(uncounted), lease(behind(5, time.Second))}, Warn, "5 changes behind and more", "mend",
+		},
 		{
 			"a hole",
-			[]unit.Row{lease(nil), {Kind: unit.KindHole, Range: "1F-FF"}},
+			[]any{lease(nil), admin.Hole{Range: feed.Range{Min: "1F", Max: "FF"}}},
 			Warn, "not known: no lease covers 1F-FF", "mend",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := judgeLag(unitOf(tt.rows...))
+			f := judgeLag(unitOf(tt.parts...))
 			f.want(t, tt.want, tt.text, tt.next)
 			if strings.Contains(f.Found, "not known") == f.Known {
 				t.Errorf("%s: known is %v", f.Line(), f.Known)
@@ -148,27 +190,29 @@ func TestInstancesAreJudged(t *testing.T) {
 	only(unitOf(lease(nil), instance("one/A"))).want(t, OK, "1 instance: one/A", "")
 	only(unitOf(lease(nil), instance("one/A"), instance("two/B"), instance("onerous/C"))).want(t, Warn,
 		"2 of 3 are idle, with 1 lease: two/B, onerous/C", "split")
-	only(unitOf(lease(func(r *unit.Row) { r.Epoch = "" }))).want(t, Warn, "not known", "another make")
-	only(unitOf(lease(func(r *unit.Row) { r.Owner, r.State = "", unit.StateStopped }))).want(t, Warn,
+	only(unitOf(lease(func(l *admin.Lease) { l.Epoch = "" }))).want(t, Warn, "not known", "another make")
+	only(unitOf(lease(func(l *admin.Lease) { l.Owner, l.State = "", admin.StateStopped }))).want(t, Warn,
 		"no instance runs, nothing behind", "start one")
-	differing := unitOf(lease(nil), instance("one/A"))
-	differing.Warnings = []unit.Warning{
-		{Word: unit.WarnAlike, Text: "another"}, {Word: unit.WarnDiffer, Text: "instances differ: a runs x; b runs y"},
+	old, recent := instance("one/A"), instance("one/A")
+	for i, handler := range []string{"x", "y"} {
+		variants.Show([]*feed.Record{&old.Record, &recent.Record}[i], feed.Variant{Handler: handler}, time.Unix(1, 0))
 	}
-	all := judgeInstances(differing)
+	recent.Owner = "two"
+	all := judgeInstances(unitOf(lease(nil), old, recent))
 	if len(all) != 2 {
-		t.Fatalf("%d findings, want 2: %v", len(all), all)
+		t.Fatalf("%d findings, want 2", len(all))
 	}
-	all[0].want(t, Warn, "instances differ: a runs x; b runs y", "stop the old ones")
-	all[1].want(t, OK, "1 instance", "")
+	all[0].want(t, Warn, "instances differ: one/A runs x; two runs y", "stop the old ones")
+	all[1].want(t, OK, "2 instances", "")
 }
 
 func TestHeldKeysAndLettersAreCounted(t *testing.T) {
 	judgeHeld(unitOf(lease(nil))).want(t, OK, "no key is held", "")
-	judgeHeld(unitOf(lease(func(r *unit.Row) { r.Held, r.HeldKeys = 1, []string{`["a"]`} }),
-		lease(func(r *unit.Row) { r.Held, r.HeldKeys = 1, []string{`["b"]`} }))).want(t, Warn,
+	judgeHeld(unitOf(lease(func(l *admin.Lease) { l.Held = []string{`["a"]`} }),
+		lease(func(l *admin.Lease) { l.Held = []string{`["b"]`} }))).want(t, Warn,
 		`changes of 2 keys wait: ["a"], ["b"]`, "changefeed dlq release")
-	judgeHeld(unitOf(lease(func(r *unit.Row) { r.SetAside = 3 }))).want(t, Warn, "3 keys fail", "log")
+	aside := lease(func(l *admin.Lease) { l.SetAside = make([]string, 3) })
+	judgeHeld(unitOf(aside)).want(t, Warn, "3 keys fail", "log")
 	judgeLetters("u", "shop/dead", nil, false).want(t, OK, "no dead letter in shop/dead", "")
 	judgeLetters("u", "shop/dead", map[feed.Disposition]int{feed.DispositionFailed: 2, feed.DispositionHeld: 1}, false).
 		want(t, Warn, "3 dead letters in shop/dead: 1 held, 2 failed", "changefeed dlq list")
@@ -197,8 +241,9 @@ func TestNamesThatLookAlikeAreFound(t *testing.T) {
 }
 
 func TestDocumentsOfNobodyAreTold(t *testing.T) {
-	u := unitOf(unit.Row{Kind: unit.KindDocument, ID: "old..-FF", Lease: "-FF"},
-		unit.Row{Kind: unit.KindDocument, ID: "note"})
+	u := &unit.Unit{Rows: []unit.Row{
+		{Kind: unit.KindDocument, ID: "old..-FF", Lease: "-FF"}, {Kind: unit.KindDocument, ID: "note"},
+	}}
 	all := judgeStrays("shop/leases", u)
 	if len(all) != 2 {
 		t.Fatalf("%d findings, want 2", len(all))

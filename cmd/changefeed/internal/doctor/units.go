@@ -91,7 +91,8 @@ func (p *patient) examineLeases(ctx context.Context, c items.Container, all []it
 	var units []unit.Unit
 	p.check(ctx, "units", func(ctx context.Context) (found []Finding) {
 		var err error
-		if units, err = unit.Survey(ctx, p.Opener, at); err != nil {
+		survey := unit.Surveyor{Intended: p.Intended}
+		if units, err = survey.Survey(ctx, p.Opener, at); err != nil {
 			return []Finding{unclear("units", c.Name, err)}
 		}
 		units, found = p.sort(c, units)

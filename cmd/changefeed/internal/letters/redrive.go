@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
@@ -265,7 +266,7 @@ func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []
 	if err != nil {
 		return err
 	}
-	says := func(r feed.Record) bool { return slices.Contains(unit.Held(r), string(key)) }
+	says := func(r feed.Record) bool { return slices.Contains(admin.HeldKeys(r), string(key)) }
 	waits := func(l feed.DeadLetter) bool {
 		return l.Change.PartitionKey == key && (l.Disposition == feed.DispositionHeld || time.Since(l.Parked) < unsaid)
 	}

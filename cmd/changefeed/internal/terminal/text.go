@@ -4,28 +4,18 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/clipperhouse/displaywidth"
+
+	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // Count returns a number of things as text.
-func Count[N int | int64](n N, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%s %ss", Number(n), thing)
-}
+func Count[N int | int64](n N, thing string) string { return sentence.Count(n, thing) }
 
 // Number returns a number whose thousands are separated.
-func Number[N int | int64](n N) string {
-	text := strconv.FormatInt(int64(n), 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
+func Number[N int | int64](n N) string { return sentence.Number(n) }
 
 // Size returns a number of bytes in the largest unit that leaves a figure before the point.
 func Size(n int64) string {
@@ -44,13 +34,7 @@ func Size(n int64) string {
 }
 
 // Seconds returns a time in a form that people can read easily.
-func Seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
-}
+func Seconds(s float64) string { return sentence.Seconds(s) }
 
 // Ellipsis marks the end of a shortened text.
 const Ellipsis = "…"
@@ -71,22 +55,13 @@ func Shorten(text string, n int) string {
 	return displaywidth.TruncateString(text, n, Ellipsis)
 }
 
-// isShown reports whether a character belongs to a text, and controls no terminal. The joiners are no graphic
-// characters, but join an emoji of several people, or the letters of some scripts.
-func isShown(r rune) bool {
-	const nonJoiner, joiner = '\u200c', '\u200d'
-	return unicode.IsGraphic(r) || r == joiner || r == nonJoiner
-}
-
 // OneLine returns a text on a single line, without characters that control a terminal.
-func OneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !isShown(r) }), " ")
-}
+func OneLine(text string) string { return sentence.OneLine(text) }
 
 // Harmless returns a text without characters that control a terminal, except for line breaks and tabs.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || isShown(r) {
+		if r == '\n' || r == '\t' || sentence.IsShown(r) {
 			return r
 		}
 		return unicode.ReplacementChar

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -27,7 +28,7 @@ func TestALeaseWithoutARangeIsBroken(t *testing.T) {
 	}
 	for _, r := range units[0].Rows {
 		text := strings.Join(r.Notes, "; ")
-		if r.Lease == "99" && (r.State != StateBroken || strings.Contains(text, noteFree)) {
+		if r.Lease == "99" && (r.State != "broken" || strings.Contains(text, "nobody works")) {
 			t.Errorf("got %s, %s, want a broken lease", r.State, text)
 		}
 	}
@@ -35,7 +36,7 @@ func TestALeaseWithoutARangeIsBroken(t *testing.T) {
 
 // An owner that goes on after a pause is marked, and so is a presence that cannot be read. The owner of a lease that is
 // about to be replaced is not marked: a split is finished also in a pause.
-func TestWhatDoctorAsksOfARow(t *testing.T) {
+func TestWhoDefiesAPauseAndWhatIsDamagedIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
 		o.lease(t, "-80", nil)
@@ -55,12 +56,12 @@ func TestWhatDoctorAsksOfARow(t *testing.T) {
 		}
 		o.put(t, o.leases, `{"id":"`+host.ID+`","Owner":5,"timestamp":{}}`)
 		defiant, damaged := "", ""
-		for _, r := range o.survey(t)[0].Rows {
-			if r.IsDefiant {
-				defiant += " " + r.Lease
-			}
-			if r.IsDamaged() {
-				damaged += " " + r.ID
+		for _, f := range o.survey(t)[0].Listing().Findings() {
+			switch f.Word {
+			case admin.WordDefied:
+				defiant += " " + f.Token
+			case admin.WordBroken:
+				damaged += " " + f.ID
 			}
 		}
 		if defiant != " 80-C0" || damaged != " "+host.ID {

@@ -17,6 +17,9 @@ import (
 // may begin after the check. Each delete is conditional on the listed ETag, so the delete of the first lease that the
 // processor has written fails.
 
+// silence is how long an owner may be silent if the record does not say: the default of [changefeed.Options].
+const silence = time.Minute
+
 // Delete removes the records of a unit, so that processors with this name begin anew. Delete refuses while a processor
 // of the unit works. The marker is deleted last: a processor that finds the marker without leases makes them again from
 // the unit's start, and skips nothing. Before the first deletion, Delete calls approve with the number of leases, and

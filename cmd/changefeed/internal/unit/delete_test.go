@@ -131,15 +131,15 @@ func TestOnlyTheUnitThatIsNamedIsDeleted(t *testing.T) {
 	}
 }
 
-// listing is a store with one record, at a time.
+// listing is a store with records, at a time.
 type listing struct {
 	Store
-	record feed.Record
-	now    time.Time
+	records []feed.Record
+	now     time.Time
 }
 
 func (l listing) List(context.Context) ([]feed.Record, time.Time, error) {
-	return []feed.Record{l.record}, l.now, nil
+	return l.records, l.now, nil
 }
 
 // A unit whose records are deleted while it works begins anew, and repeats all: so nobody may be at work, nor perhaps.
@@ -170,7 +170,8 @@ func TestAUnitAtWorkIsNotDeleted(t *testing.T) {
 		record := held
 		tt.edit(&record)
 		for after, busy := range map[time.Duration]bool{max(tt.busy, 0): tt.busy >= 0, tt.busy + 1: false} {
-			u := Unit{Processor: "mailer", store: listing{record: record, now: record.Updated.Add(after)}}
+			store := listing{records: []feed.Record{record}, now: record.Updated.Add(after)}
+			u := Unit{Processor: "mailer", store: store}
 			if records, err := idleRecords(t.Context(), u, "mailer"); (err != nil) != busy ||
 				!busy && len(records) != 1 {
 				t.Errorf("%s, written %v ago: %v", tt.name, after, err)

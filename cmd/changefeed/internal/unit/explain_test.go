@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/admin"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
@@ -18,12 +17,11 @@ import (
 // explain explains the leases of the unit, or a lease.
 func (o office) explain(t *testing.T, token string) ([]Explanation, error) {
 	t.Helper()
-	past, err := admin.Open(o.monitored, o.store, admin.Options{}).History(t.Context())
+	all, err := admin.Open(o.monitored, o.store, admin.Options{}).Explain(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Explain(t.Context(), place.Stored(o.leases, place.Address{Container: "leases"}), "mailer",
-		place.Stored(o.monitored, place.Address{Container: "orders"}), token, past)
+	return Explanations("mailer", "orders", all, token)
 }
 
 // wantAll checks that the sentences of the only explanation contain texts.

@@ -1,12 +1,14 @@
 package unit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 )
@@ -17,65 +19,15 @@ type Faults struct{ all []fault }
 // fault is one of them.
 type fault struct {
 	text string // as the user wrote it
-	in   func(r *Row) (what string, found bool)
+	in   func(u *Unit) []admin.Finding
 }
 
-// faultWords are the faults without a limit.
-var faultWords = []struct {
-	word, about string
-	in          func(r *Row) (what string, found bool)
-}{
-	{"expired", "the owner of a lease is silent", func(r *Row) (string, bool) {
-		return fmt.Sprintf("owner %s is silent for %s", terminal.OneLine(r.Owner), terminal.Seconds(r.Silent)),
-			r.State == StateExpired
-	}},
-	{"free", "nobody has a lease, though instances run", inState(StateFree, "nobody has the lease")},
-	{"stopped", "no instance of the unit runs", func(r *Row) (string, bool) {
-		return "no instance runs", r.State == StateStopped || r.Kind == KindLease && r.gone
-	}},
-	{"paused", "a lease is paused", inState(StatePaused, "the lease is paused")},
-	{"hole", "no lease holds some keys", func(r *Row) (string, bool) {
-		return "no lease holds these keys", r.Kind == KindHole
-	}},
-	{"overlap", "two leases hold the same keys", func(r *Row) (string, bool) {
-		return "another lease holds keys of this one", len(r.Overlaps) > 0
-	}},
-	{"broken", "a document is no valid lease", func(r *Row) (string, bool) {
-		return fmt.Sprint(r.record.Err), r.record.Err != nil
-	}},
-	{"failing", "a batch has failed", func(r *Row) (string, bool) {
-		return "the batch in hand has failed " + terminal.Count(r.Attempts, "time"), r.Attempts > 0
-	}},
-	{"slow", "a batch is in the handler for much longer than usual", func(r *Row) (string, bool) {
-		if r.InHand == nil {
-			return "", false
-		}
-		return "a batch has been in the handler for " + terminal.Seconds(*r.InHand), true
-	}},
-	{"held", "keys are held behind a dead letter", func(r *Row) (string, bool) {
-		return fmt.Sprintf("%s held", terminal.Count(r.Held, "key")), r.Held > 0
-	}},
-	{"aside", "keys are set aside because they fail", func(r *Row) (string, bool) {
-		return fmt.Sprintf("%s set aside", terminal.Count(r.SetAside, "key")), r.SetAside > 0
-	}},
-	{"outage", "an owner sees an outage", func(r *Row) (string, bool) {
-		return "outage since " + r.Outage, r.Outage != ""
-	}},
-	{"unknown", "the lag of a lease is not known", func(r *Row) (string, bool) {
-		return "the lag is not known", r.Kind == KindLease && r.Lag == nil && r.record.State != feed.StateRetired
-	}},
-}
-
-// faultsOfUnits are the faults of a unit as a whole: the words of warnings.
-var faultsOfUnits = []struct{ word, about string }{
-	{WarnDiffer, "instances of the unit run different handlers, programs or options"},
-	{WarnIdle, "an instance has no lease, because there are too few"},
-	{WarnAlike, "another unit on the same container has a similar name"},
-}
-
-// inState finds the leases in a state.
-func inState(state, what string) func(r *Row) (string, bool) {
-	return func(r *Row) (string, bool) { return what, r.State == state }
+// faultWords returns the faults without a limit, and what they mean.
+func faultWords() (words, abouts []string) {
+	for _, w := range admin.Words() {
+		words, abouts = append(words, string(w)), append(abouts, w.About())
+	}
+	return append(words, string(WarnAlike)), append(abouts, "another unit on the same container has a similar name")
 }
 
 // FaultsAbout describes the faults for the help of a command, one a line.
@@ -84,11 +36,9 @@ func FaultsAbout() string {
 	line := func(word, about string) { fmt.Fprintf(&text, "  %-14s %s\n", word, about) }
 	line("wait>DURATION", "the oldest change of a lease has waited longer, such as wait>2m")
 	line("lag>NUMBER", "a lease has more changes behind, such as lag>1000")
-	for _, w := range faultWords {
-		line(w.word, w.about)
-	}
-	for _, w := range faultsOfUnits {
-		line(w.word, w.about)
+	words, abouts := faultWords()
+	for i, word := range words {
+		line(word, abouts[i])
 	}
 	return strings.TrimRight(text.String(), "\n")
 }
@@ -107,14 +57,8 @@ func (f *Faults) String() string {
 
 // Words returns the values that a shell can complete.
 func (*Faults) Words() []string {
-	words := []string{"wait>2m", "lag>1000"}
-	for _, w := range faultWords {
-		words = append(words, w.word)
-	}
-	for _, w := range faultsOfUnits {
-		words = append(words, w.word)
-	}
-	return words
+	words, _ := faultWords()
+	return append([]string{"wait>2m", "lag>1000"}, words...)
 }
 
 // Set adds faults, separated by commas.
@@ -138,39 +82,22 @@ func parseFault(text string) (fault, error) {
 		if err != nil || most < 0 {
 			return fault{}, fmt.Errorf("%s: want a duration after wait>, such as wait>2m", text)
 		}
-		return fault{text, func(r *Row) (string, bool) {
-			if r.Waited == nil || *r.Waited <= most.Seconds() {
-				return "", false
-			}
-			return "the oldest change has waited for " + terminal.Seconds(*r.Waited), true
-		}}, nil
+		return fault{text, func(u *Unit) []admin.Finding { return u.Listing().Waiting(most) }}, nil
 	case limited && name == "lag":
 		most, err := strconv.ParseInt(limit, 10, 64)
 		if err != nil || most < 0 {
 			return fault{}, fmt.Errorf("%s: want a number of changes after lag>, such as lag>1000", text)
 		}
-		return fault{text, func(r *Row) (string, bool) {
-			if r.Lag == nil || *r.Lag <= most {
-				return "", false
-			}
-			return mark(r.Exact, r.Shared) + terminal.Count(*r.Lag, "change") + " behind", true
-		}}, nil
+		return fault{text, func(u *Unit) []admin.Finding { return u.Listing().Behind(most) }}, nil
 	}
-	var words []string
-	for _, w := range faultWords {
-		if w.word == text {
-			return fault{text, w.in}, nil
-		}
-		words = append(words, w.word)
+	words, _ := faultWords()
+	if !slices.Contains(words, text) {
+		return fault{}, fmt.Errorf("%q is no fault: want some of wait>DURATION, lag>NUMBER, %s", text,
+			strings.Join(words, ", "))
 	}
-	for _, w := range faultsOfUnits {
-		if w.word == text {
-			return fault{text, func(*Row) (string, bool) { return "", false }}, nil
-		}
-		words = append(words, w.word)
-	}
-	return fault{}, fmt.Errorf("%q is no fault: want some of wait>DURATION, lag>NUMBER, %s", text,
-		strings.Join(words, ", "))
+	return fault{text, func(u *Unit) []admin.Finding {
+		return slices.DeleteFunc(u.Listing().Findings(), func(f admin.Finding) bool { return string(f.Word) != text })
+	}}, nil
 }
 
 // mostFound is how many faults an error names.
@@ -187,19 +114,14 @@ func (f *Faults) Find(units []Unit) string {
 		return "there is no unit"
 	}
 	var found []string
-	for _, u := range units {
+	for i := range units {
+		u := &units[i]
 		for _, one := range f.all {
 			if what := u.warningOf(one.text); what != "" {
 				found = append(found, terminal.OneLine(u.Processor+": "+what))
 			}
 		}
-		for i := range u.Rows {
-			for _, one := range f.all {
-				if what, is := one.in(&u.Rows[i]); is {
-					found = append(found, u.Rows[i].name()+": "+what)
-				}
-			}
-		}
+		found = append(found, f.findRecords(u)...)
 	}
 	if n := len(found) - mostFound; n > 0 {
 		found = append(found[:mostFound], fmt.Sprintf("and %d more", n))
@@ -207,14 +129,27 @@ func (f *Faults) Find(units []Unit) string {
 	return strings.Join(found, "; ")
 }
 
-// name names the record of a row, or the keys without one.
-func (r *Row) name() string {
-	what := r.Lease
-	switch {
-	case r.Kind == KindHole:
-		what = r.Range
-	case what == "":
-		what = r.ID
+// findRecords returns the faults of the records and holes of a unit, in the order in which they are shown.
+func (f *Faults) findRecords(u *Unit) (texts []string) {
+	var found []admin.Finding
+	for _, one := range f.all {
+		found = append(found, one.in(u)...)
 	}
-	return strings.TrimSpace(terminal.OneLine(r.Processor) + " " + terminal.OneLine(what))
+	slices.SortStableFunc(found, func(a, b admin.Finding) int {
+		return cmp.Or(compareRanges(a.Range, b.Range), strings.Compare(a.ID, b.ID))
+	})
+	for _, one := range found {
+		what := cmp.Or(one.Token, one.ID)
+		switch {
+		case one.ID == "" && one.Range.Empty(): // a warning
+			continue
+		case one.ID == "":
+			what = one.Range.String()
+		case one.Kind == feed.KindRequest:
+			what = one.ID
+		}
+		name := strings.TrimSpace(terminal.OneLine(u.Processor) + " " + terminal.OneLine(what))
+		texts = append(texts, name+": "+terminal.OneLine(one.Text))
+	}
+	return texts
 }

@@ -4,67 +4,65 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
 )
 
-// Each fault is found in a row that has it, and in no other.
-func TestEachFaultIsFoundWhereItIs(t *testing.T) {
-	sound := func() Row {
-		return Row{Processor: "mailer", Kind: KindLease, Lease: "-FF", Lag: new(int64(7)), Waited: new(30.0)}
+// stoppedUnit returns a unit that has stopped, with leases that nobody has.
+func stoppedUnit(leases int) *Unit {
+	l := &admin.Listing{}
+	for range leases {
+		l.Leases = append(l.Leases, admin.Lease{
+			Record: feed.Record{ID: "mailer..a", Token: "a"}, State: admin.StateStopped,
+			Lag: &changefeed.Lag{Pending: 8, Oldest: l.At.Add(-95 * time.Second), Exact: true},
+		})
 	}
-	of := func(edit func(r *Row)) Row {
-		r := sound()
-		edit(&r)
-		return r
-	}
-	for word, c := range map[string]struct {
-		row  Row
-		says string
-	}{
-		"expired": {
-			of(func(r *Row) { r.State, r.Owner, r.Silent = StateExpired, "one", 61 }),
-			"owner one is silent for 1m1s",
-		},
-		"free":    {of(func(r *Row) { r.State = StateFree }), "nobody has the lease"},
-		"stopped": {of(func(r *Row) { r.State = StateStopped }), "no instance runs"},
-		"paused":  {of(func(r *Row) { r.State = StatePaused }), "paused"},
-		"hole":    {Row{Processor: "mailer", Kind: KindHole, Range: "-80"}, "mailer -80: no lease holds these keys"},
-		"overlap": {of(func(r *Row) { r.Overlaps = []string{"b"} }), "another lease"},
-		"broken":  {of(func(r *Row) { r.record.Err = errors.New("no range") }), "no range"},
-		"failing": {of(func(r *Row) { r.Attempts = 3 }), "failed 3 times"},
-		"slow":    {of(func(r *Row) { r.InHand = new(72.0) }), "in the handler for 1m12s"},
-		"held":    {of(func(r *Row) { r.Held = 2 }), "2 keys held"},
-		"aside":   {of(func(r *Row) { r.SetAside = 1 }), "1 key set aside"},
-		"outage":  {of(func(r *Row) { r.Outage = "TIME" }), "outage since TIME"},
-		"unknown": {of(func(r *Row) { r.Lag, r.Waited = nil, nil }), "not known"},
-		"wait>1m": {of(func(r *Row) { r.Waited = new(95.0) }), "has waited for 1m35s"},
-		"lag>7":   {of(func(r *Row) { r.Lag = new(int64(8)) }), "8 changes behind"},
+	return Of("mailer", "orders", l)
+}
+
+// A fault is found, with the name of the unit and of the lease. Package admin finds what is wrong.
+func TestAFaultIsFoundWhereItIs(t *testing.T) {
+	for word, says := range map[string]string{
+		"stopped": "mailer a: no instance runs", "lag>7": "mailer a: 8 changes behind", "lag>8": "",
+		"wait>94s": "mailer a: the oldest change has waited for 1m35s", "wait>95s": "", "paused": "",
+		"lag>7,stopped": "mailer a: 8 changes behind; mailer a: no instance runs",
 	} {
 		var f Faults
 		if err := f.Set(word); err != nil {
 			t.Fatal(err)
 		}
-		got := f.Find([]Unit{{Processor: "mailer", Rows: []Row{sound(), c.row}}})
-		if !strings.Contains(got, c.says) || !strings.HasPrefix(got, "mailer ") || strings.Contains(got, ";") {
-			t.Errorf("%s: found %q, want %q", word, got, c.says)
+		u := stoppedUnit(1)
+		u.listing.At = time.Unix(1000, 0)
+		u.listing.Leases[0].Lag.Oldest = u.listing.At.Add(-95 * time.Second)
+		if got := f.Find([]Unit{*u}); got != says {
+			t.Errorf("%s: found %q, want %q", word, got, says)
 		}
+	}
+	holes := Of("mailer", "orders", &admin.Listing{Holes: []admin.Hole{{Range: feed.Range{Max: "80"}}}})
+	var f Faults
+	if err := f.Set("hole"); err != nil || f.Find([]Unit{*holes}) != "mailer -80: no lease holds these keys" {
+		t.Errorf("found %q, %v, want a hole", f.Find([]Unit{*holes}), err)
 	}
 }
 
-// A limit is allowed, and what is above it is a fault.
-func TestALimitIsNoFault(t *testing.T) {
+// The leases with faults are named in the order in which they are shown, and each lease has its faults together.
+func TestFaultsAreFoundInTheOrderOfTheLeases(t *testing.T) {
+	u := stoppedUnit(2)
+	for i, r := range feed.FullRange().Cut(2) {
+		lease := &u.listing.Leases[1-i]
+		lease.Range, lease.Token, lease.Attempts = r, string(rune('a'+i)), 1
+	}
 	var f Faults
-	if err := f.Set("wait>90s, lag>7"); err != nil {
+	if err := f.Set("failing,stopped"); err != nil {
 		t.Fatal(err)
 	}
-	u := []Unit{{Processor: "mailer", Rows: []Row{{Kind: KindLease, Lag: new(int64(7)), Waited: new(90.0)}}}}
-	if got := f.Find(u); got != "" {
-		t.Errorf("found %q at the limits", got)
-	}
-	u[0].Rows[0].Waited, u[0].Rows[0].Lag = new(90.1), new(int64(8))
-	if got := f.Find(u); strings.Count(got, ";") != 1 {
-		t.Errorf("found %q above the limits, want both", got)
+	const want = "mailer a: the batch in hand has failed 1 time; mailer a: no instance runs; " +
+		"mailer b: the batch in hand has failed 1 time; mailer b: no instance runs"
+	if got := f.Find([]Unit{*u}); got != want {
+		t.Errorf("found %q, want %q", got, want)
 	}
 }
 
@@ -81,18 +79,7 @@ func TestFaultsOfUnits(t *testing.T) {
 	if a, b := f.Find(stray), f.Find(nil); a != "there is no unit" || b != a {
 		t.Errorf("found %q and %q without a unit", a, b)
 	}
-	u := Unit{Processor: "mailer"}
-	for range 7 {
-		u.Rows = append(u.Rows, Row{Kind: KindLease, Lease: "a", State: StateStopped, Lag: new(int64(0))})
-	}
-	killed := Unit{Processor: "mailer", Rows: []Row{{Kind: KindLease, Lease: "a", Owner: "one", State: StateExpired}}}
-	if got := f.Find([]Unit{killed}); got != "" {
-		t.Errorf("found %q before anybody has looked whether an instance runs", got)
-	}
-	if killed.noteEnded(); f.Find([]Unit{killed}) != "a: no instance runs" {
-		t.Errorf("found %q in a unit whose instances were killed", f.Find([]Unit{killed}))
-	}
-	got := f.Find([]Unit{u})
+	got := f.Find([]Unit{*stoppedUnit(7)})
 	if strings.Count(got, "no instance runs") != 5 || !strings.HasSuffix(got, "; and 2 more") {
 		t.Errorf("found %q, want five of seven", got)
 	}
@@ -101,7 +88,7 @@ func TestFaultsOfUnits(t *testing.T) {
 // What is no fault is refused with the words that are, and its value.
 func TestAWordThatIsNoFaultIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":         `"" is no fault: want some of wait>DURATION, lag>NUMBER, expired`,
+		"":         `"" is no fault: want some of wait>DURATION, lag>NUMBER, hole`,
 		"old":      `"old" is no fault`,
 		"wait":     `"wait" is no fault`,
 		"wait>2":   "wait>2: want a duration after wait>",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/feed"
 )
@@ -74,6 +75,7 @@ type leaseLine struct {
 	SetAside int      `json:"set_aside" about:"number of partition keys that are set aside because they fail"`
 	Outage   *string  `json:"outage_since" about:"since when the owner sees an outage"`
 	age
+	Load   *int64   `json:"load" about:"changes of a minute, and changes behind, as its owner has measured; null without --share-by-load"`
 	Lag    *int64   `json:"lag" about:"changes after the position"`
 	Exact  bool     `json:"lag_exact" about:"lag is a count; else an estimate"`
 	Shared bool     `json:"lag_shared" about:"lag is an upper bound, for a partition that leases share"`
@@ -90,8 +92,18 @@ type instanceLine struct {
 	Running  bool   `json:"running" about:"the instance has written lately, and has not stopped"`
 	age
 	Leases int `json:"leases" about:"how many leases the instance owns"`
+	shared
 	ran
 	Notes []string `json:"notes" about:"what an operator should know"`
+}
+
+// shared is how large an instance's part of a unit is.
+type shared struct {
+	Weight int      `json:"weight" about:"as --weight says; 1 by default"`
+	ByLoad bool     `json:"shares_by_load" about:"it asks for that; it counts if all running instances do"`
+	Load   *int64   `json:"load" about:"of its leases: changes of a minute, and changes behind; null without --share-by-load"`
+	Share  *float64 `json:"share" about:"of the leases, or of their load if all share by load, from 0 to 1; null if it has ended"`
+	Due    *float64 `json:"share_due" about:"as large as its share should be by its weight; null if it has ended"`
 }
 
 // ran is what an instance runs.
@@ -224,12 +236,14 @@ func (r Row) line() report.Value {
 			whose: unit, ID: r.ID, Lease: r.Lease, Range: known(r.Range), Owner: known(r.Owner), Epoch: known(r.Epoch),
 			Position: known(r.Position), Mode: modeWord(r.record.Mode), State: r.State, Attempts: r.Attempts,
 			Held: r.Held, HeldKeys: append([]string{}, r.HeldKeys...), SetAside: r.SetAside, Outage: known(r.Outage),
-			age: written, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited,
+			age: written, Load: r.Load, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited,
 			InHand:  r.InHand,
 			headway: headwayOf(r.Stuck, r.Pace, r.Watermark), Notes: notes,
 		}
 	case KindInstance:
-		line := instanceLine{unit, r.ID, r.Lease, !r.gone, written, r.Leases, ran{}, notes}
+		line := instanceLine{
+			unit, r.ID, r.Lease, r.Presence == admin.Running, written, r.Leases, r.Sharing, ran{}, notes,
+		}
 		if v := r.Runs; v != nil {
 			line.ran = ran{new(v.Hash()), known(v.Handler), known(v.Program), known(v.Options)}
 		}

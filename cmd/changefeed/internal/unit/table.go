@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // Units as output for people: a table each.
@@ -32,8 +33,11 @@ func WriteTables(w io.Writer, container string, units []Unit, at terminal.Termin
 // writeTable writes the table of a unit. Instances have no row; the heading counts them.
 func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	fmt.Fprintln(w, terminal.Wrap(heading(u), 0, at.Room(), 2))
-	for _, warning := range u.Warnings {
+	for _, warning := range u.Warnings() {
 		fmt.Fprintln(w, terminal.Wrap("warning: "+terminal.OneLine(warning.Text), 0, at.Room(), 2))
+	}
+	if err := writeSharing(w, u.Listing(), at); err != nil {
+		return err
 	}
 	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
 	if u.Processor == "" {
@@ -77,7 +81,7 @@ func (u *Unit) headway() (text string) {
 		}
 	}
 	if !total.Watermark.IsZero() {
-		text += "; all before " + clock(total.Watermark, u.Estimate.At) + " is handled"
+		text += "; all before " + sentence.Clock(total.Watermark, u.Estimate.At) + " is handled"
 	}
 	return text
 }

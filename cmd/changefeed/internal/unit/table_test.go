@@ -1,13 +1,13 @@
 package unit
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
@@ -43,6 +43,7 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 	behind.Lag, behind.Waited, replaced.record.State = new(int64(7)), new(3.0), feed.StateRetired
 	shared, distance := behind, behind
 	shared.Shared, distance.Exact = true, false
+	runningRow := Row{Kind: KindInstance, Presence: admin.Running}
 	for _, c := range []struct {
 		rows []Row
 		want string
@@ -58,7 +59,7 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 		{[]Row{behind, behind}, "2 leases, 0 instances, 14 changes behind, the oldest for 3s"},
 		// the shared one is a count
 		{[]Row{shared, distance}, "2 leases, 0 instances, ~14 changes behind, the oldest for 3s"},
-		{[]Row{known, {Kind: KindInstance}, {Kind: KindInstance, gone: true}}, "1 lease, 1 instance, nothing behind"},
+		{[]Row{known, runningRow, {Kind: KindInstance, Presence: admin.Gone}}, "1 lease, 1 instance, nothing behind"},
 	} {
 		if got := heading(&Unit{
 			Processor: "mailer", Container: "orders",
@@ -127,49 +128,6 @@ func TestTheLineOfAUnitHasItsSums(t *testing.T) {
 	}
 }
 
-// Who reads the states alone must see whether anybody works on a lease.
-func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
-	now := time.Now()
-	held := feed.Record{
-		Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute,
-		Updated: now,
-	}
-	for _, tt := range []struct {
-		name  string
-		quiet time.Duration
-		edit  func(*feed.Record)
-		want  string
-		note  string
-	}{
-		{"at work", 0, func(*feed.Record) {}, "live", ""},
-		{"of a .NET processor that has taken over from us", 0, func(l *feed.Record) {
-			l.Epoch = ""
-		}, "live", "owned by a processor of another make"},
-		{"late, as after a checkpoint", 26 * time.Second, func(*feed.Record) {}, "live", ""},
-		{
-			"frozen", 28 * time.Second, func(*feed.Record) {}, "silent",
-			"its owner has been silent for 28s: others take over in 32s",
-		},
-		{"dead", 61 * time.Second, func(*feed.Record) {}, "expired", "expired: its owner has been silent for 1m1s"},
-		{"of a .NET processor that is dead", 61 * time.Second, func(l *feed.Record) {
-			l.Epoch, l.Expiration = "", 0
-		}, "expired", ""},
-		{"free", 0, func(l *feed.Record) { l.Owner, l.Epoch = "", "" }, "free", ""},
-		{"spoilt", 0, func(l *feed.Record) { l.Err = feed.ErrBadLease }, "broken", "not a lease document"},
-		{"splitting, and its owner is dead", time.Hour, func(l *feed.Record) {
-			l.State = feed.StateSplitting
-		}, "splitting", "expired"},
-		{"retired", time.Hour, func(l *feed.Record) { l.State = feed.StateRetired }, "retired", ""},
-	} {
-		record := held
-		tt.edit(&record)
-		if r := describe(record, now.Add(tt.quiet)); r.State != tt.want ||
-			!strings.Contains(strings.Join(r.Notes, "; "), tt.note) {
-			t.Errorf("%s: %s, %q, want %s, %q", tt.name, r.State, r.Notes, tt.want, tt.note)
-		}
-	}
-}
-
 // A lag that is not known is null, and never 0.
 func TestALagThatIsNotKnownIsNull(t *testing.T) {
 	for _, tt := range []struct {
@@ -182,10 +140,27 @@ func TestALagThatIsNotKnownIsNull(t *testing.T) {
 			`"lag":0,"lag_exact":false,"lag_shared":false,"lag_seconds":0`,
 		},
 		{Row{Kind: KindLease}, `"range":null,"owner":null,"epoch":null,"position":null,"mode":"latest"`},
-		{Row{Kind: KindInstance, Lease: "one"}, `"instance":"one","running":true,"written":`},
+		{Row{Kind: KindInstance, Lease: "one", Presence: admin.Running}, `"instance":"one","running":true,"written":`},
 	} {
 		if got, err := report.Line(tt.row.line()); err != nil || !strings.Contains(string(got), tt.want) {
 			t.Errorf("%s, %v, want %s", got, err, tt.want)
+		}
+	}
+}
+
+// An upper bound and a distance have marks of their own.
+func TestALagIsShownAsItWasMeasured(t *testing.T) {
+	for _, c := range []struct {
+		lag  changefeed.Lag
+		want string
+	}{
+		{changefeed.Lag{Pending: 7, Exact: true}, "7"},
+		{changefeed.Lag{Pending: 7}, "~7"},
+		{changefeed.Lag{Pending: 7, Shared: true}, "≤7"},
+	} {
+		const lag = 4
+		if got := cells(leaseRow(admin.Lease{Lag: &c.lag}, time.Now()))[lag]; got != c.want {
+			t.Errorf("%+v is shown as %s, want %s", c.lag, got, c.want)
 		}
 	}
 }
@@ -197,12 +172,12 @@ func TestTheTableOfAUnit(t *testing.T) {
 				Kind: KindLease, Lease: "-FF", Range: "-FF", Owner: "one", Position: "5", State: "live",
 				Lag: new(int64(4)), Waited: new(0.0), Exact: true,
 			},
-			{Kind: KindInstance, Owner: "one"},
+			{Kind: KindInstance, Owner: "one", Presence: admin.Running},
 			{
 				Kind: KindLease, Lease: "0", Range: "-1F", State: "free", Position: "5", Lag: new(int64(3)),
 				Waited: new(0.0),
 			},
-			{Kind: KindInstance, Owner: "two", gone: true},
+			{Kind: KindInstance, Owner: "two", Presence: admin.Gone},
 		}},
 		{Rows: []Row{{Kind: KindDocument, ID: "note", Notes: []string{"no lease"}}}},
 	}
@@ -223,83 +198,6 @@ func TestTheTableOfAUnit(t *testing.T) {
 	if err := WriteRows(report.New(report.JSON, &lines).Rows(), units); err != nil ||
 		strings.Count(lines.String(), "\n") != 6 {
 		t.Errorf("for programs: %v, want a line for a unit and each of 5 rows, in\n%s", err, lines.String())
-	}
-}
-
-// A lease may hold a thousand keys, in any script.
-func TestTheFirstKeysOfManyAreNamed(t *testing.T) {
-	long := strings.Repeat("é", 41)
-	for _, c := range []struct {
-		keys []string
-		want string
-	}{
-		{[]string{"a", "b", "c"}, "a b c"},
-		{[]string{"a", "b", "c", "d"}, "a b c …"},
-		{[]string{long, long[:80]}, long[:80] + "… " + long[:80]},
-	} {
-		if got := firstOf(c.keys); got != c.want {
-			t.Errorf("got %s, want %s", got, c.want)
-		}
-	}
-}
-
-// A lease that was replaced, or that cannot be read, has the name of an owner still, who does not work on it.
-func TestNobodyWorksOnALeaseThatWasReplacedOrIsBroken(t *testing.T) {
-	now := time.Now()
-	free := feed.Record{Kind: feed.KindLease, Token: "-1F", Updated: now}
-	for name, other := range map[string]feed.Record{
-		"replaced": {
-			Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now,
-			State: feed.StateRetired,
-		},
-		"broken": {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, Err: feed.ErrBadLease},
-	} {
-		u := &Unit{Rows: []Row{describe(free, now), describe(other, now)}}
-		u.Rows[0].Lag = new(int64(2))
-		if u.noteEnded(); u.Rows[0].State != StateStopped ||
-			u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
-			t.Errorf("beside one that is %s: %s, %q", name, u.Rows[0].State, u.Rows[0].Notes)
-		}
-	}
-}
-
-// Leases are compared with all others: a wide one may lie over several, and one that was replaced covers nothing.
-func TestHolesAndOverlapsAreThoseOfAllLeases(t *testing.T) {
-	for _, c := range []struct {
-		leases string // a ! for one that was replaced
-		want   string // rows with their notes
-	}{
-		{"-FF", "-FF"},
-		{"-3F 1F-2F 2F-3F 3F-FF", "-3F overlaps 1F-2F, overlaps 2F-3F; 1F-2F overlaps -3F; 2F-3F overlaps -3F; 3F-FF"},
-		{"-3F 1F-2F 3F-FF", "-3F overlaps 1F-2F; 1F-2F overlaps -3F; 3F-FF"},
-		{"!-FF -1F", "!-FF; -1F; 1F-FF no lease covers these keys"},
-		{"!-FF", "!-FF; -FF no lease covers these keys"},
-	} {
-		u := &Unit{}
-		for lease := range strings.FieldsSeq(c.leases) {
-			r, err := feed.ParseRange(strings.TrimPrefix(lease, "!"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			row := Row{Kind: KindLease, ID: lease, record: feed.Record{Range: r}}
-			if strings.HasPrefix(lease, "!") {
-				row.record.State = feed.StateRetired
-			}
-			u.Rows = append(u.Rows, row)
-		}
-		u.noteOverlaps()
-		var got []string
-		for _, r := range u.Rows {
-			var said []string
-			for _, note := range r.Notes {
-				before, _, _ := strings.Cut(note, ": ")
-				said = append(said, before)
-			}
-			got = append(got, strings.TrimSpace(cmp.Or(r.ID, r.Range)+" "+strings.Join(said, ", ")))
-		}
-		if strings.Join(got, "; ") != c.want {
-			t.Errorf("%s:\n%s, want\n%s", c.leases, strings.Join(got, "; "), c.want)
-		}
 	}
 }
 

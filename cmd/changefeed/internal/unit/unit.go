@@ -5,14 +5,12 @@ package unit
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
@@ -26,8 +24,10 @@ type Unit struct {
 	Processor string
 	Container string // the monitored container; empty if it is not in this store
 	Rows      []Row
-	Warnings  []Warning
+	Alike     []string              // names of other units on the container that may be meant for this one
 	Estimate  changefeed.Estimation // zero if it has failed, and for documents of no unit
+	intended  []string              // names that the user has given on purpose
+	listing   *admin.Listing        // empty for documents of no unit
 	store     Store                 // nil for documents of no unit
 }
 
@@ -41,52 +41,10 @@ const (
 	KindDocument = "document" // no record of a unit, or a record of an unknown kind
 )
 
-// A Row describes a record, or keys without a record.
-type Row struct {
-	Processor string
-	Container string
-	Kind      string
-	ID        string
-	Lease     string // token
-	Range     string
-	Owner     string
-	Epoch     string
-	Position  string
-	Mode      string
-	State     string
-	Attempts  int
-	Held      int      // partition keys
-	HeldKeys  []string // their names
-	SetAside  int      // partition keys
-	Outage    string
-	IsDefiant bool // its owner has not obeyed a pause yet
-	Silent    float64
-	Lag       *int64 // changes; nil if unknown
-	Exact     bool
-	Shared    bool     // an upper bound, see [changefeed.Lag]
-	Waited    *float64 // of the oldest of these changes; nil if unknown
-	Watermark time.Time
-	Stuck     []feed.Stuck
-	Pace      *changefeed.Pace
-	Request   *Request
-	Overlaps  []string      // the ids of leases that cover some of the same keys
-	InHand    *float64      // seconds that a batch of a lease has been in the handler, if that is too long
-	Leases    int           // of an instance
-	Runs      *feed.Variant // what an instance runs; nil if the instance does not tell
-	Notes     []string
-
-	record feed.Record
-	// an instance that has stopped, or has been silent for too long; or a lease of such an owner, if no instance of the
-	// unit runs
-	gone bool
-}
-
-func (r *Row) note(format string, args ...any) {
-	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
-}
-
 // A Surveyor reads units again and again, and so knows how fast their leases are. The zero value is ready.
 type Surveyor struct {
+	Intended []string // names of units that are meant to look alike
+
 	estimators map[[2]string]*changefeed.Estimator // by unit and container
 }
 
@@ -160,15 +118,16 @@ func (s *Surveyor) list(ctx context.Context, leases *place.Container, monitored 
 		if units[name] != nil {
 			continue
 		}
-		if units[name], err = readUnit(ctx, r.leases, processor, monitored,
-			s.estimatorOf(name)); err != nil {
+		u, err := readUnit(ctx, r.leases, processor, monitored, s.estimatorOf(name))
+		if err != nil {
 			return nil, err
 		}
+		u.intended, units[name] = s.Intended, u
 	}
 	var all []Unit
 	others := slices.Collect(maps.Values(units))
 	for _, u := range units {
-		u.warn(others)
+		u.findAlike(others)
 		all = append(all, *u)
 	}
 	slices.SortFunc(all, func(a, b Unit) int {
@@ -215,7 +174,7 @@ func stray(doc feed.Change, suffixes []suffix) Row {
 	return r
 }
 
-// readUnit reads the records of a unit, and measures its leases.
+// readUnit lists a unit.
 func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container,
 	estimator *changefeed.Estimator,
 ) (*Unit, error) {
@@ -223,110 +182,30 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	if err != nil {
 		return nil, err
 	}
-	var cost feed.Meter
-	ctx = feed.WithMeter(ctx, &cost)
-	records, now, err := store.List(ctx)
+	listing, err := admin.Open(monitored.Source, store, admin.Options{Estimator: estimator}).List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
-	for _, record := range records {
-		r := describe(record, now)
-		switch record.Kind {
-		case feed.KindLease: // see addLags
-		case feed.KindHost:
-			r.describeInstance(now)
-		case feed.KindInfo, feed.KindLock, feed.KindHistory:
-			// If these are valid, they tell an operator nothing here; changefeed leases history shows the last one.
-			if record.Err == nil {
-				continue
-			}
-			r.Kind = KindDocument
-		case feed.KindRequest:
-			r.describeRequest(now)
-		default:
-			r.Kind = KindDocument
-			r.note("a record of kind %q, which belongs to a later version", record.Kind)
-		}
-		u.Rows = append(u.Rows, r)
-	}
-	est, err := estimator.Measure(ctx, monitored.Source, listed{LeaseStore: store, records: records, now: now})
-	u.addLags(est, err, now)
-	u.Estimate.Cost = cost.Cost()
-	u.countLeases()
-	u.noteSlow()
-	u.noteEnded()
-	u.noteOverlaps()
-	u.markDefiant()
-	// Sorted by their ranges, so that a hole stands at the right place.
-	slices.SortStableFunc(u.Rows, func(a, b Row) int {
-		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min),
-			strings.Compare(a.record.Range.Max, b.record.Range.Max))
-	})
-	for i := range u.Rows {
-		u.Rows[i].Processor, u.Rows[i].Container = u.Processor, u.Container
-	}
+	u := Of(processor, monitored.Address.Name(), listing)
+	u.store = store
 	return u, nil
 }
 
-// listed is a lease store that was listed already.
-type listed struct {
-	feed.LeaseStore
-	records []feed.Record
-	now     time.Time
-}
-
-// List returns the records.
-func (s listed) List(context.Context) ([]feed.Record, time.Time, error) {
-	return slices.Clone(s.records), s.now, nil
-}
-
-// addLags adds what an estimate knows of the leases; err is why it has failed.
-func (u *Unit) addLags(est changefeed.Estimation, err error, now time.Time) {
-	u.Estimate = est
-	if err != nil {
-		u.Estimate = changefeed.Estimation{Total: changefeed.Lag{Err: err}}
-	}
-	lags := slices.Clone(est.Leases)
+// Of returns the unit that has a listing.
+func Of(processor, container string, l *admin.Listing) *Unit {
+	u := &Unit{Processor: processor, Container: container, Rows: rowsOf(l), Estimate: l.Estimate, listing: l}
 	for i := range u.Rows {
-		r := &u.Rows[i]
-		if r.Kind != KindLease {
-			continue
-		}
-		switch at := slices.IndexFunc(lags, r.isOf); {
-		case err != nil:
-			r.note("lag unknown: %v", err)
-		case at >= 0:
-			r.addLag(lags[at], now)
-			lags = slices.Delete(lags, at, at+1) // two documents may have the same id
-		}
-		if !r.record.Range.Empty() {
-			r.Range = r.record.Range.String()
-		}
+		u.Rows[i].Processor, u.Rows[i].Container = u.Processor, u.Container
 	}
+	return u
 }
 
-// isOf reports whether a lag is that of the row.
-func (r *Row) isOf(lag changefeed.Lag) bool {
-	return lag.Lease.ID == r.record.ID && lag.Lease.Updated.Equal(r.record.Updated) &&
-		lag.Lease.Position.Token == r.record.Position.Token
-}
-
-// addLag adds the lag, and the range if the lease does not store it.
-func (r *Row) addLag(lag changefeed.Lag, now time.Time) {
-	r.Stuck = lag.Stuck
-	switch {
-	case lag.Known():
-		r.Lag, r.Exact, r.Shared, r.Waited = new(lag.Pending), lag.Exact, lag.Shared, new(lag.Age(now).Seconds())
-		r.Watermark, r.Pace = lag.Watermark, lag.Pace
-		r.record.Range = lag.Lease.Range
-	case errors.Is(lag.Err, feed.ErrNoStart):
-		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
-	case errors.Is(lag.Err, feed.ErrBadLease) && r.record.Err == nil:
-		r.breakBecause(lag.Err) // it has no range
-	default:
-		r.note("lag unknown: %v", lag.Err)
+// Listing returns what is known of the unit; empty for documents of no unit.
+func (u *Unit) Listing() *admin.Listing {
+	if u.listing == nil {
+		return &admin.Listing{}
 	}
+	return u.listing
 }
 
 // A Sum is the sum of the rows of a unit.
@@ -352,7 +231,7 @@ func (u *Unit) Sums() Sum {
 		case KindHole:
 			s.Known = false
 		case KindInstance:
-			if !r.gone {
+			if r.Presence == admin.Running {
 				s.Instances++
 			}
 		}

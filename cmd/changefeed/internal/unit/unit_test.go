@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/docstore"
@@ -243,64 +242,6 @@ func TestALeaseSaysWhatItHasSetAside(t *testing.T) {
 	}
 }
 
-// An outage is what an owner at work says. Others have left the property, and do not know.
-func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
-	now := time.Date(2026, 3, 4, 13, 0, 0, 0, time.UTC)
-	since := time.Date(2026, 3, 4, 12, 3, 11, 0, time.UTC)
-	for _, c := range []struct {
-		name  string
-		edit  func(*feed.Record)
-		at    time.Time
-		notes string
-		json  string
-	}{
-		{"now", func(*feed.Record) {}, since, "outage since 12:03:11", "2026-03-04T12:03:11Z"},
-		{
-			"since yesterday", func(*feed.Record) {}, since.Add(-24 * time.Hour), "outage since 2026-03-03 12:03:11",
-			"2026-03-03T12:03:11Z",
-		},
-		{
-			"for days", func(*feed.Record) {}, since.Add(-48 * time.Hour), "outage since 2026-03-02 12:03:11",
-			"2026-03-02T12:03:11Z",
-		},
-		{"none", func(*feed.Record) {}, time.Time{}, "", ""},
-		{"of an owner that has stopped", func(r *feed.Record) {
-			r.Owner, r.Epoch = "", ""
-		}, since, "free: nobody works on it", ""},
-		{"of an owner that is silent", func(r *feed.Record) {
-			r.Updated = now.Add(-5 * time.Minute)
-		}, since, "expired: its owner has been silent for 5m0s, 1m0s are allowed", ""},
-		{"before another processor", func(r *feed.Record) {
-			r.Epoch = ""
-		}, since, "owned by a processor of another make", ""},
-	} {
-		l := feed.Record{
-			Kind: feed.KindLease, Owner: "one", Epoch: "e1", Updated: now,
-			Properties: map[string]string{notes.OutageProperty: notes.Outage(c.at)},
-		}
-		c.edit(&l)
-		r := describe(l, now)
-		text, err := report.Line(r.line())
-		if got := strings.Join(r.Notes, "; "); err != nil || got != c.notes || r.Outage != c.json ||
-			strings.Contains(string(text), `"outage_since":null`) != (c.json == "") {
-			t.Errorf("%s: %q, %s; want %q, %s", c.name, got, text, c.notes, c.json)
-		}
-	}
-}
-
-func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
-	now := time.Now()
-	l := feed.Record{Kind: feed.KindLease, Owner: "one", Epoch: "e1", Updated: now.Add(-2 * time.Minute)}
-	if got := describe(l, now).Notes; len(got) != 1 ||
-		got[0] != "expired: its owner has been silent for 2m0s, 1m0s are allowed" {
-		t.Errorf("got notes %q, want that it is expired", got)
-	}
-	l.Expiration = 5 * time.Minute
-	if got := describe(l, now).Notes; len(got) != 0 {
-		t.Errorf("got notes %q for an owner that may be silent for %v, want none", got, l.Expiration)
-	}
-}
-
 // A unit that has ended in good order is not a unit whose leases nobody takes.
 func TestAUnitWhoseInstancesHaveEndedIsStopped(t *testing.T) {
 	free := func(l *feed.Record) { l.Owner, l.Epoch = "", "" }
@@ -503,57 +444,6 @@ func TestUnitsOfOneNameAreSeveral(t *testing.T) {
 	end()
 	if documents, err := everything(ended, o.leases); !errors.Is(err, context.Canceled) {
 		t.Errorf("%d documents, %v, of a search that was cut short", len(documents), err)
-	}
-}
-
-// A source that does not count has the LSNs of a whole partition, so what two leases of it lag behind is an upper
-// bound, if it is too much to be read.
-func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
-	o := newOffice(t)
-	for i := range 1500 {
-		o.put(t, o.monitored, fmt.Sprintf(`{"id":"more %d"}`, i))
-	}
-	for part, want := range map[string]bool{"-FE": true, "-FF": false} {
-		r, err := feed.ParseRange(part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		record := feed.Record{
-			Kind: feed.KindLease, ID: part, Token: part, Range: r, Version: 1,
-			Position: feed.At(`"1"`),
-		}
-		u := &Unit{Rows: []Row{describe(record, time.Now())}}
-		est, err := new(changefeed.Estimator).Measure(t.Context(), struct{ feed.Source }{o.monitored},
-			listed{records: []feed.Record{record}})
-		u.addLags(est, err, time.Now())
-		row := u.Rows[0]
-		if row.Lag == nil || row.Exact || row.Shared != want {
-			t.Errorf("lease %s: lag %v, exact %v, shared %v, %q", part, row.Lag, row.Exact, row.Shared, row.Notes)
-		}
-	}
-}
-
-// In a container of another partition key, two leases may have the same id. Each has its own range and lag.
-func TestLeasesOfOneIDHaveTheirOwnLags(t *testing.T) {
-	o := newOffice(t)
-	now := time.Now()
-	u, stock := &Unit{}, listed{now: now}
-	for _, r := range feed.FullRange().Cut(2) {
-		record := feed.Record{
-			Kind: feed.KindLease, ID: "same", Token: r.String(), Range: r, Version: 1,
-			Position: feed.At(`"1"`), Updated: now,
-		}
-		stock.records, u.Rows = append(stock.records, record), append(u.Rows, describe(record, now))
-	}
-	est, err := new(changefeed.Estimator).Measure(t.Context(), o.monitored, stock)
-	if err != nil || len(est.Leases) != 2 || est.Leases[0].Pending == est.Leases[1].Pending {
-		t.Fatalf("lags %+v, %v, want two that differ", est.Leases, err)
-	}
-	u.addLags(est, nil, now)
-	for i, r := range u.Rows {
-		if want := est.Leases[i]; r.Range != r.Lease || r.Lag == nil || *r.Lag != want.Pending {
-			t.Errorf("lease %s has the range %s and the lag %v, want %d", r.Lease, r.Range, r.Lag, want.Pending)
-		}
 	}
 }
 

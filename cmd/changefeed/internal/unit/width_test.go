@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 )
@@ -27,10 +28,12 @@ func TestLeasesFitEachTerminal(t *testing.T) {
 		},
 		{
 			Kind: KindLease, Lease: half[1].String(), Range: half[1].String(), Silent: 7200, Position: "beginning",
-			State: StateFree, Notes: []string{noteFree, "lag unknown: the container cannot be read"},
+			State: "free", Notes: []string{"free: nobody works on it", "lag unknown: the container cannot be read"},
 		},
-		hole("AA", "BB")[0],
-		{Kind: KindInstance, Owner: "worker-7f9c"},
+		{
+			Kind: KindHole, Range: "AA-BB", Notes: []string{"no lease covers these keys: running processors repair that"},
+		},
+		{Kind: KindInstance, Owner: "worker-7f9c", Presence: admin.Running},
 	}}
 	var all strings.Builder
 	for _, width := range []int{40, 80, 200} {

@@ -1,0 +1,270 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/sentence"
+)
+
+// Explanation explains a lease, or keys without one, in sentences for an operator who was woken up.
+type Explanation struct {
+	Lease *Lease     // nil for keys without a lease
+	Range feed.Range // empty if it is unknown
+	State State      // that of the lease, or [StateHole]
+	Facts []string   // what is known
+	Next  []string   // what to do next; never empty
+
+	// History is what was done with the lease, or with a range that contains keys of it, oldest first: see
+	// [Unit.History].
+	History []Entry
+}
+
+// Explain explains the lease with a token or a range, such as "05C1-0BF3": what [Unit.List] knows of it, its part of
+// the history, and what to do next. Explain returns one explanation. For an empty token it explains all leases and the
+// keys without one, by their ranges.
+//
+// The sentences name the commands with which an operator acts. If the history cannot be read, the explanations are
+// without it.
+//
+// Errors: [feed.ErrNotFound] for an unknown token, whose text names the leases, and those of [Unit.List].
+func (u *Unit) Explain(ctx context.Context, token string) ([]Explanation, error) {
+	l, records, err := survey(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	past, _ := entriesIn(records)
+	all := l.Explain(past)
+	if token == "" {
+		return all, nil
+	}
+	var known []string
+	for _, x := range all {
+		if x.Lease == nil {
+			known = append(known, x.Range.String())
+		} else {
+			known = append(known, x.Lease.Token)
+		}
+	}
+	all = slices.DeleteFunc(all, func(x Explanation) bool {
+		return x.Range.String() != token && (x.Lease == nil || x.Lease.Token != token)
+	})
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: the unit has no lease %s: want one of %s", feed.ErrNotFound, token,
+			cmp.Or(strings.Join(known, ", "), "none, because it has no leases"))
+	}
+	return all, nil
+}
+
+// Explain explains the leases of a listing, and the keys without one, by their ranges; past is the history of the unit.
+func (l *Listing) Explain(past []Entry) (all []Explanation) {
+	for i := range l.Leases {
+		all = append(all, explainer{l, &l.Leases[i], past}.explain())
+	}
+	for _, h := range l.Holes {
+		all = append(all, Explanation{
+			Range: h.Range, State: StateHole, Facts: []string{sentence.Capital(h.Notes[0])},
+			Next: []string{adviceOnHole.of(l.IsAtWork())}, History: entriesOf(h.Range, past),
+		})
+	}
+	slices.SortStableFunc(all, func(a, b Explanation) int { return compareRanges(a.Range, b.Range) })
+	return all
+}
+
+// entriesOf returns the lines of a history about keys of a range.
+func entriesOf(r feed.Range, past []Entry) (some []Entry) {
+	for _, e := range past {
+		if e.Range.Overlaps(r) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// explainer explains a lease of a unit.
+type explainer struct {
+	unit *Listing
+	*Lease
+	past []Entry
+}
+
+// explain returns the explanation.
+func (e explainer) explain() Explanation {
+	x := Explanation{Lease: e.Lease, Range: e.Range, State: e.State, History: entriesOf(e.Range, e.past)}
+	x.Facts = append(x.Facts, e.whoOwns(), e.whereItIs())
+	for _, note := range e.Notes {
+		if note != noteFree {
+			x.Facts = append(x.Facts, sentence.Capital(note))
+		}
+	}
+	for _, fact := range []string{e.whoPaused(), e.whoReset(), e.missingParts(), e.failingSince(), e.holesBeside()} {
+		if fact != "" {
+			x.Facts = append(x.Facts, fact)
+		}
+	}
+	if x.Next = e.next(); len(x.Next) == 0 {
+		x.Next = []string{"Nothing: the owner is at work."}
+	}
+	return x
+}
+
+// now returns the time of the store.
+func (e explainer) now() time.Time { return e.unit.At }
+
+// whoOwns says who has the lease, and until when.
+func (e explainer) whoOwns() string {
+	instances := 0
+	for _, i := range e.unit.Instances {
+		if i.Presence == Running {
+			instances++
+		}
+	}
+	runs := sentence.Count(instances, "instance") + " of the unit at work."
+	if e.Free() {
+		return fmt.Sprintf("Nobody owns the lease, which was last written at %s, %s ago; %s",
+			sentence.Clock(e.Updated, e.now()), sentence.Duration(e.Silent), runs)
+	}
+	until := e.Updated.Add(cmp.Or(e.Expiration, defaultSilence))
+	if e.State == StateExpired {
+		return fmt.Sprintf("%s owned the lease until %s, and wrote it last at %s; %s", e.Owner,
+			sentence.Clock(until, e.now()), sentence.Clock(e.Updated, e.now()), runs)
+	}
+	return fmt.Sprintf("%s owns the lease, and wrote it %s ago. If it stays silent, others take the lease at %s.",
+		e.Owner, sentence.Duration(e.Silent), sentence.Clock(until, e.now()))
+}
+
+// whereItIs says the position, and what comes after it.
+func (e explainer) whereItIs() string {
+	at := "It has no position yet"
+	if e.Position != (feed.Position{}) {
+		at = "It is at position " + e.Position.String()
+	}
+	switch {
+	case e.Lag == nil:
+		return at + "; how many changes come after it is unknown."
+	case e.Lag.Pending == 0:
+		return at + ", and no change comes after it."
+	}
+	wait := "wait"
+	if e.Lag.Pending == 1 {
+		wait = "waits"
+	}
+	return fmt.Sprintf("%s, and %s%s %s after it, the oldest for %s.", at, markOf(e.Lag),
+		sentence.Count(e.Lag.Pending, "change"), wait, sentence.Duration(e.Lag.Age(e.now())))
+}
+
+// whoPaused says who has paused the lease, and why.
+func (e explainer) whoPaused() string {
+	if e.Pause == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s has paused %s%s.", cmp.Or(sentence.OneLine(e.Pause.By), "Somebody"), e.Pause.Of,
+		because(e.Pause.Reason))
+}
+
+// because returns the reason of an action, if there is one.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + sentence.OneLine(why)
+}
+
+// whoReset says when the lease was reset, and by whom, if the history knows.
+func (e explainer) whoReset() string {
+	last := notes.ReadLastReset(e.Properties[notes.ResetProperty])
+	if last.On == 0 {
+		return ""
+	}
+	on := time.UnixMilli(last.On)
+	for _, a := range slices.Backward(e.past) {
+		isReset := a.Action == ActionReset || a.Action == ActionRestore
+		// The line is written when the action has ended.
+		if isReset && a.Range.Overlaps(e.Range) && !a.At.Before(on.Truncate(time.Second)) {
+			return fmt.Sprintf("It was reset at %s by %s%s.", sentence.Clock(on, e.now()),
+				cmp.Or(sentence.OneLine(a.By), "somebody"), because(a.Reason))
+		}
+	}
+	return fmt.Sprintf("It was reset at %s; the history does not say by whom.", sentence.Clock(on, e.now()))
+}
+
+// missingParts says which leases a split still has to make.
+func (e explainer) missingParts() string {
+	switch {
+	case e.Record.State != feed.StateSplitting:
+		return ""
+	case e.joinedInto() != "":
+		return fmt.Sprintf("It is being joined with a neighbouring lease into %s, because the unit has more leases than it "+
+			"needs. If its owner ends before, it is a lease of its own again.", e.joinedInto())
+	case len(e.Parts) == 0:
+		return "Its owner has not said yet into which parts it is split."
+	case len(e.Missing) == 0:
+		return fmt.Sprintf("It is split into %s, which all have leases.", rangesText(e.Parts))
+	}
+	return fmt.Sprintf("It is split into %s; there is no lease yet for %s.", rangesText(e.Parts), rangesText(e.Missing))
+}
+
+// rangesText names ranges.
+func rangesText(ranges []feed.Range) string {
+	names := make([]string, len(ranges))
+	for i, r := range ranges {
+		names[i] = r.String()
+	}
+	return strings.Join(names, " and ")
+}
+
+// failingSince says since when changes fail, and names keys that are set aside.
+func (e explainer) failingSince() string {
+	text := ""
+	if !e.FailingSince.IsZero() {
+		text = fmt.Sprintf("Changes fail since %s.", sentence.Clock(e.FailingSince, e.now()))
+	}
+	if len(e.SetAside) > 0 {
+		keys := sentence.OneLine(sentence.FirstOf(e.SetAside))
+		text = strings.TrimSpace(text + " Keys that are set aside: " + keys + ".")
+	}
+	return text
+}
+
+// holesBeside names the keys without a lease beside this one.
+func (e explainer) holesBeside() string {
+	for _, h := range e.unit.Holes {
+		if h.Range.Max == e.Range.Min || h.Range.Min == e.Range.Max {
+			return fmt.Sprintf("No lease covers the keys %s beside it.", h.Range)
+		}
+	}
+	return ""
+}
+
+// adviceOnSplit is what to do about a lease that is being split.
+var adviceOnSplit = choice{
+	"Start an instance of the unit, which finishes the split or the join.",
+	"Wait: the owner makes the missing leases within seconds. If it does not, look at its log.",
+}
+
+// next says what to do.
+func (e explainer) next() (list []string) {
+	works := e.unit.IsAtWork()
+	if e.State == StateSplitting {
+		list = append(list, adviceOnSplit.of(works))
+	}
+	for _, c := range conditions {
+		if c.lease == nil {
+			continue
+		}
+		text := strings.ReplaceAll(c.advice.of(works), "{owner}", sentence.OneLine(e.Owner))
+		if _, is := c.lease(e.Lease, e.unit); is && text != "" && !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	if text := adviceOnFailures.of(works); !e.FailingSince.IsZero() && !slices.Contains(list, text) {
+		list = append(list, text) // also of keys that are set aside, unless they are only replayed
+	}
+	return list
+}

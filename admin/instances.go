@@ -1,0 +1,169 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/sentence"
+	"github.com/millrace/changefeed/internal/variants"
+)
+
+// Presence is how an instance is, as a word for programs.
+type Presence string
+
+// The values of a Presence.
+const (
+	Running Presence = "running"
+	Ended   Presence = "stopped"
+	Gone    Presence = "gone" // it has shown no life for too long, and has not stopped
+)
+
+// Instance is an instance of the unit, as it shows itself. Its record has its name, as Owner, and its epoch.
+type Instance struct {
+	feed.Record
+
+	Presence Presence
+	Silent   time.Duration // since it has written its record
+	Leases   int           // how many leases it owns
+	Runs     *feed.Variant // its version, handler and options; nil if it does not tell
+
+	Weight       int     // Options.Weight: 1 unless it was set
+	SharesByLoad bool    // Options.ShareByLoad; it counts if all running instances set it: see [Listing.SharesByLoad]
+	Load         int64   // of its leases: changes of a minute, and changes behind; 0 unless somebody shares by load
+	Share        float64 // its part of the leases or, if all instances share by load, of their load; 0 if it has ended
+	Due          float64 // the part that it should have by its weight alone; 0 if it has ended
+
+	Notes []string // what an operator should know
+}
+
+func (i *Instance) note(format string, args ...any) {
+	i.Notes = append(i.Notes, fmt.Sprintf(format, args...))
+}
+
+// describeInstance describes an instance, as far as that needs no other record.
+func describeInstance(record feed.Record, now time.Time) Instance {
+	i := Instance{
+		Record: record, Presence: Running, Silent: max(0, now.Sub(record.Updated)), Weight: weightOf(record),
+		SharesByLoad: record.Properties[notes.ByLoadProperty] != "",
+	}
+	if record.Err != nil {
+		i.note("%v", record.Err)
+	}
+	if v, known := variants.Read(record); known {
+		i.Runs = &v
+	}
+	quiet := now.Sub(record.Updated)
+	switch {
+	case record.State == feed.StateRetired:
+		i.Presence = Ended
+		i.note("stopped %v ago", quiet.Round(time.Second))
+	case quiet > cmp.Or(record.Expiration, defaultSilence):
+		i.Presence = Gone
+		i.note("gone: it has shown no life for %v", quiet.Round(time.Second))
+	}
+	return i
+}
+
+// Skew returns by how much the clock of the store is ahead of that of the instance. The time that the record was on its
+// way is a part of that. If the instance's clock is not in the record, known is false.
+func (i *Instance) Skew() (skew time.Duration, known bool) {
+	if i.Timestamp.IsZero() || i.Updated.IsZero() {
+		return 0, false
+	}
+	return i.Updated.Sub(i.Timestamp), true
+}
+
+// owns reports whether the instance owns a lease: its earlier lives do not count.
+func (i *Instance) owns(l *Lease) bool { return l.Owner == i.Owner && l.Epoch == i.Epoch }
+
+// Variants returns what the running instances run.
+func (l *Listing) Variants() feed.Variants {
+	var live []feed.Record
+	for _, i := range l.Instances {
+		if i.Presence == Running {
+			live = append(live, i.Record)
+		}
+	}
+	return variants.Among(live)
+}
+
+// Idle returns the names of the running instances without a lease, and the number of all running instances. If a lease
+// is free, nobody is idle: instances are about to take it, or it is paused.
+func (l *Listing) Idle() (idle []string, running int) {
+	for _, lease := range l.Leases {
+		if lease.Free() && lease.Record.State != feed.StateRetired {
+			return nil, 0
+		}
+	}
+	for _, i := range l.Instances {
+		if i.Presence != Running {
+			continue
+		}
+		running++
+		if i.Leases == 0 {
+			idle = append(idle, i.Owner)
+		}
+	}
+	slices.Sort(idle)
+	return idle, running
+}
+
+// countLeases counts the leases of each instance.
+func (l *Listing) countLeases() {
+	for i := range l.Instances {
+		host := &l.Instances[i]
+		for j := range l.Leases {
+			if host.owns(&l.Leases[j]) {
+				host.Leases++
+				host.Load += l.Leases[j].load()
+			}
+		}
+	}
+}
+
+// addSlow adds the batches that have been in the handler for too long to their leases, as their owners show them.
+func (l *Listing) addSlow() {
+	for i := range l.Instances {
+		host := &l.Instances[i]
+		if host.Presence != Running {
+			continue
+		}
+		for _, s := range variants.ReadSlow(host.Record) {
+			for j := range l.Leases {
+				if lease := &l.Leases[j]; lease.Token == s.Lease && host.owns(lease) {
+					lease.addSlow(s, host.Silent, l.At)
+				}
+			}
+		}
+	}
+}
+
+// addSlow adds a slow batch; silent is how long ago the owner has shown it.
+func (l *Lease) addSlow(s variants.Slow, silent time.Duration, now time.Time) {
+	inHand := time.Duration(s.For)*time.Millisecond + silent
+	usual := time.Duration(s.Usual) * time.Millisecond
+	l.Slow = append(l.Slow, feed.SlowBatch{Lease: l.Token, Changes: s.Changes, Since: now.Add(-inHand), Usual: usual})
+	usually := ""
+	if usual > 0 {
+		usually = fmt.Sprintf(" (usually %v)", usual)
+	}
+	l.note("a batch has been in the handler for %s%s: %s", sentence.Duration(inHand), usually,
+		sentence.Count(s.Changes, "change"))
+}
+
+// noteDifferences notes at each running instance what the instance runs, if others run something else.
+func (l *Listing) noteDifferences() {
+	all := l.Variants()
+	if !all.Differ() {
+		return
+	}
+	for i := range l.Instances {
+		if host := &l.Instances[i]; host.Presence == Running && host.Runs != nil {
+			host.note("instances differ: %v", all)
+		}
+	}
+}

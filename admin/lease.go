@@ -1,0 +1,296 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/sentence"
+)
+
+// State says whether anybody works on a lease, as a word for programs. A lease that this version does not know has the
+// word that its document has.
+type State string
+
+// The states of a lease. The document of a lease contains only the last three and live.
+const (
+	StateLive      State = "live"
+	StateSilent    State = "silent"  // its owner has been silent for longer than an owner at work is
+	StateExpired   State = "expired" // its owner has been silent for too long: others take the lease
+	StateFree      State = "free"    // it has no owner, though instances run
+	StateStopped   State = "stopped" // it has no owner, and no instance of the unit runs
+	StatePaused    State = "paused"  // it has no owner, and nobody may take it: see [Unit.Pause]
+	StateBroken    State = "broken"  // the document is no lease, so nobody works on it
+	StateHole      State = "hole"    // of an [Explanation]: keys that no lease covers
+	StateSplitting State = "splitting"
+	StateRetired   State = "retired" // others have replaced it
+)
+
+// Lease is a lease of the unit, as it is. Its record has the token, the range, the owner and the position.
+type Lease struct {
+	feed.Record // as it is stored, without the range if an old lease does not say it and it is not known
+
+	State  State
+	Since  time.Time     // since when the lease has no owner at work, by the store's clock; zero if it has
+	Silent time.Duration // since its last write
+
+	Lag     *changefeed.Lag // nil if it is unknown, and of a lease that others have replaced
+	Unknown error           // why Lag is unknown
+	Stuck   []feed.Stuck    // why nobody handles the pending changes; empty if somebody does, or if there are none
+
+	Held         []string         // partition keys whose changes are parked until they are released
+	SetAside     []string         // partition keys that fail, and that are read again by key
+	FailingSince time.Time        // since when changes fail; zero if none does
+	Outage       time.Time        // since when its owner sees an outage; zero if it sees none
+	Slow         []feed.SlowBatch // batches in the handler for much longer than usual; times by the store's clock
+
+	Pause    *Request // the request that pauses it; nil if there is none
+	IsDefied bool     // its owner has not obeyed the pause yet
+	// IsAbandoned says that its owner has been silent for too long, and that no instance of the unit runs.
+	IsAbandoned bool
+
+	Overlaps []string     // the ids of leases that cover some of the same keys
+	Parts    []feed.Range // of a lease that is being split: the ranges of the leases that replace it
+	Missing  []feed.Range // of these parts: those without a lease yet
+
+	Notes []string // what an operator should know
+}
+
+// defaultSilence is how long an owner may be silent if the lease does not say: the default of the processor's options.
+const defaultSilence = defaultExpiration
+
+// usualSilence is how long a working owner may be silent with the default options, in hundredths of the expiration:
+// half as long again as between two renewals.
+const usualSilence = 45
+
+// noteFree is the note of a free lease.
+const noteFree = "free: nobody works on it"
+
+func (l *Lease) note(format string, args ...any) {
+	l.Notes = append(l.Notes, fmt.Sprintf(format, args...))
+}
+
+// InHand is how long the slowest batch of the lease has been in the handler, if that is much longer than usual;
+// otherwise 0.
+func (l *Lease) InHand(now time.Time) (longest time.Duration) {
+	for _, b := range l.Slow {
+		longest = max(longest, now.Sub(b.Since))
+	}
+	return longest
+}
+
+// describeLease describes a lease, as far as that needs no other record.
+func describeLease(record feed.Record, now time.Time) Lease {
+	quiet, allowed := now.Sub(record.Updated), cmp.Or(record.Expiration, defaultSilence)
+	l := Lease{
+		Record: record, State: State(record.State.String()), Silent: max(0, quiet), Held: HeldKeys(record),
+	}
+	for _, key := range l.keysAside() {
+		l.SetAside = append(l.SetAside, key.Key)
+	}
+	l.noteOwner(now, quiet, allowed)
+	if record.State == feed.StateSplitting && l.joinedInto() != "" {
+		l.note("it is being joined with a neighbouring lease into %s", l.joinedInto())
+	} else if record.State == feed.StateSplitting {
+		l.note("its partition was split: its owner makes the leases that replace it")
+	}
+	if record.Fence.After(now) {
+		l.note("its new owner begins in %v, when the last one must have stopped",
+			record.Fence.Sub(now).Round(time.Second))
+	}
+	if record.Attempts > 0 {
+		l.note("the batch after its position has failed %s", sentence.Count(record.Attempts, "time"))
+	}
+	if n := len(l.Held); n > 0 {
+		l.note("partition keys held: %d, %s: see changefeed dlq list, or free one with changefeed dlq release "+
+			"--key KEY", n, sentence.FirstOf(l.Held))
+	}
+	if n := len(l.SetAside); n > 0 {
+		l.note("partition keys set aside, to be read again: %d", n)
+	}
+	if since := outageOf(record); !since.IsZero() && quiet <= allowed {
+		l.Outage = since.UTC()
+		l.note("outage since %s", sentence.Clock(since, now))
+	}
+	return l
+}
+
+// noteOwner says whether the lease has an owner who works, who has been silent for some time; allowed is how long an
+// owner may be silent.
+func (l *Lease) noteOwner(now time.Time, quiet, allowed time.Duration) {
+	switch {
+	case l.Err != nil:
+		l.note("%v", l.Err)
+		l.State = StateBroken
+	case l.Record.State == feed.StateRetired:
+		l.note("replaced by others, and left because it could not be deleted: delete it")
+	case !records.IsKnownState(l.Record.State):
+		l.note("its state %q belongs to a later version", l.Record.State)
+	case l.Free() && records.IsMarkedPaused(l.Record):
+		since := notes.PausedSince(l.Properties[notes.PausedProperty])
+		l.setUnowned(StatePaused, since)
+		l.note("paused since %s: changefeed leases resume ends that", sentence.Clock(since, now))
+	case l.Free():
+		l.setUnowned(StateFree, l.Updated)
+		l.note(noteFree)
+	case quiet > allowed:
+		l.setUnowned(StateExpired, l.Updated.Add(allowed))
+		l.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
+	case quiet > allowed*usualSilence/100:
+		l.setUnowned(StateSilent, l.Updated)
+		l.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second),
+			(allowed - quiet).Round(time.Second))
+	case l.Epoch == "":
+		l.note("owned by a processor of another make")
+	}
+}
+
+// setUnowned sets the state of a live lease whose owner does not work, or may not. Other states say more.
+func (l *Lease) setUnowned(state State, since time.Time) {
+	if l.Record.State == feed.StateLive {
+		l.State, l.Since = state, since
+	}
+}
+
+// breakBecause makes the lease a document that is no valid lease.
+func (l *Lease) breakBecause(err error) {
+	l.Err, l.Unknown, l.State, l.Since = err, err, StateBroken, time.Time{}
+	l.Notes = slices.DeleteFunc(l.Notes, func(note string) bool { return note == noteFree })
+	l.note("%v", err)
+}
+
+// isAtWork reports whether the owner of the lease may run.
+func (l *Lease) isAtWork() bool {
+	return l.Owner != "" && l.Record.State != feed.StateRetired && l.State != StateExpired && l.State != StateBroken
+}
+
+// isForeign reports whether a valid lease belongs to a processor of another make.
+func (l *Lease) isForeign() bool { return l.State != StateBroken && l.Owner != "" && l.Epoch == "" }
+
+// HeldKeys returns the partition keys whose changes are parked until they are released, from a lease.
+func HeldKeys(lease feed.Record) []string {
+	// an outdated note has no keys
+	held, _ := notes.ReadHeld(lease.Properties[notes.HeldProperty], notes.Place{Position: lease.Position.Token})
+	return held.Keys
+}
+
+// keysAside returns the partition keys that are read again by key; an outdated note has none.
+func (l *Lease) keysAside() []notes.AsideKey {
+	aside, _ := notes.ReadAside(l.Properties[notes.AsideProperty], notes.Place{Position: l.Position.Token})
+	return aside.Keys
+}
+
+// joinedInto returns the range of the lease that is to replace this lease and a neighbouring lease; empty if there is
+// none.
+func (l *Lease) joinedInto() string {
+	joining, _ := notes.ReadJoining(l.Properties[notes.JoiningProperty])
+	return joining.Into
+}
+
+// addFailing adds since when changes fail.
+func (l *Lease) addFailing() {
+	for _, run := range l.tried() {
+		if at := run.FailingSince(); !at.IsZero() && (l.FailingSince.IsZero() || at.Before(l.FailingSince)) {
+			l.FailingSince = at
+		}
+	}
+}
+
+// tried returns how often the handler has received the changes that are not done. The partitions of the source are not
+// known here, and nobody compares the LSNs with others.
+func (l *Lease) tried() []notes.Run {
+	var done notes.Done
+	var aside notes.Aside
+	at := l.Position.Token
+	text := cmp.Or(l.Properties[notes.DoneProperty], l.Properties[notes.FailingProperty])
+	if json.Unmarshal([]byte(text), &done) != nil || done.At != at {
+		done.Tried = nil
+	}
+	runs := done.Tried
+	if json.Unmarshal([]byte(l.Properties[notes.AsideProperty]), &aside) == nil && aside.At == at {
+		for _, key := range aside.Keys {
+			runs = append(runs, key.Tried...)
+		}
+	}
+	return runs
+}
+
+// outageOf returns since when the owner of a lease sees an outage; zero if there is none. If a lease has no owner of
+// ours, the property may be outdated.
+func outageOf(lease feed.Record) time.Time {
+	if lease.Epoch == "" {
+		return time.Time{}
+	}
+	return notes.ReadOutage(lease.Properties[notes.OutageProperty])
+}
+
+// markStopped marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for
+// the next instance. If the unit works, a free lease is another matter: an instance should have taken the lease. If the
+// instances were killed, their leases have owners still.
+func (l *Listing) markStopped() {
+	if l.IsAtWork() {
+		return
+	}
+	for i := range l.Leases {
+		lease := &l.Leases[i]
+		lease.IsAbandoned = lease.State == StateExpired
+		if lease.State != StateFree {
+			continue
+		}
+		lease.State = StateStopped
+		lease.Notes[slices.Index(lease.Notes, noteFree)] = "stopped: no instance runs" + lease.waitingText()
+	}
+}
+
+// waitingText says how many changes wait for the next instance; if the number is unknown, another note says why.
+func (l *Lease) waitingText() string {
+	switch {
+	case l.Lag == nil:
+		return ""
+	case l.Lag.Pending == 0:
+		return ", nothing is waiting"
+	case l.Lag.Pending == 1:
+		return ", " + markOf(l.Lag) + "1 change is waiting"
+	}
+	return fmt.Sprintf(", %s%d changes are waiting", markOf(l.Lag), l.Lag.Pending)
+}
+
+// markOf returns the mark before a lag that is not an exact count.
+func markOf(lag *changefeed.Lag) string {
+	switch {
+	case lag.Exact:
+		return ""
+	case lag.Shared:
+		return "≤"
+	}
+	return "~"
+}
+
+// addParts adds the parts of the leases that are being split.
+func (l *Listing) addParts() {
+	for i := range l.Leases {
+		lease := &l.Leases[i]
+		if lease.Record.State != feed.StateSplitting {
+			continue
+		}
+		parts, ok := keyspace.Split(lease.Range, lease.Properties[notes.PartsProperty])
+		if !ok {
+			continue
+		}
+		for _, part := range parts {
+			lease.Parts = append(lease.Parts, part)
+			if !slices.ContainsFunc(l.Leases, func(other Lease) bool {
+				return other.Range == part && other.Record.State != feed.StateRetired
+			}) {
+				lease.Missing = append(lease.Missing, part)
+			}
+		}
+	}
+}
