@@ -21,9 +21,9 @@ import (
 
 // leasesAbout is the description of the command leases.
 const leasesAbout = `For each lease of each deployment unit: its owner, when it was last written, the stored position, how many changes come
-after the position, how long the oldest of them has waited, how often the batch in hand has failed, and anything that
-is wrong. Notes name held keys (changefeed dlq), keys that are set aside because they fail, outages, documents that are
-no leases, and keys that no lease covers.
+after the position, how long the oldest of them has waited, how often the batch in hand has failed, and all faults.
+Notes name held keys (changefeed dlq), keys that are set aside because they fail, outages, documents that are no leases,
+and keys without a lease.
 
 The first line of a unit has the sums and, if it is known, the watermark: every change that was committed before this
 time is handled. Changes of held keys count as not handled.

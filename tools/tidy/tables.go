@@ -75,7 +75,8 @@ var edges = map[string][]string{
 	},
 	// sinks must not add dependencies for their user either
 	"admin": {
-		".", "feed", "internal/cosmosdb/pkey", "internal/inquiry", "internal/keyspace", "internal/notes", "internal/pause",
+		".", "feed", "internal/cosmosdb/pkey", "internal/inquiry", "internal/keyspace", "internal/notes",
+		"internal/pause",
 		"internal/processor/instance", "internal/processor/parallel", "internal/processor/records", "internal/sentence",
 		"internal/variants",
 	},

@@ -80,7 +80,8 @@ func TestTheLeaseOfBothTakesTheirPlace(t *testing.T) {
 	if got.Range != cell(0, keys) || got.Token != got.Range.String() || got.Position != left.Position ||
 		GenerationOf(got) != 4 || TermOf(got) != 9 || got.State != feed.StateLive || !got.Free() ||
 		LastReset(got).On != 8 || LastReset(got).Caller != "x" || p["of the left"] != "own" ||
-		p["of the right"] != "own" || !IsServed(got, "two") || !IsServed(got, "three") || p["of both"] != "left" || notes.Number(p, notes.LoadProperty) != 14 {
+		p["of the right"] != "own" || !IsServed(got, "two") || !IsServed(got, "three") ||
+		p["of both"] != "left" || notes.Number(p, notes.LoadProperty) != 14 {
 		t.Errorf("the lease of both is %+v", got)
 	}
 	for _, name := range []string{notes.DueProperty, notes.MakerProperty, notes.JoiningProperty, notes.PartsProperty} {
