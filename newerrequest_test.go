@@ -18,7 +18,7 @@ import (
 // newerRequest is a request of a later version: what it says is not known, except for the action and whose it is.
 type newerRequest map[string]string
 
-func (q newerRequest) Token() string { return "skip.newer" }
+func (q newerRequest) Token() string { return "later.newer" }
 
 func (q newerRequest) Anew(others map[string]string) map[string]string {
 	all := maps.Clone(others)
@@ -41,17 +41,17 @@ func TestTheCallerLearnsThatTheOwnerIsOfAnOlderVersion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return newerRequest(notes.Request{Action: "skip", EPK: epk, Key: "a later spelling"}.Properties(nil))
+			return newerRequest(notes.Request{Action: "later", EPK: epk, Key: "a later spelling"}.Properties(nil))
 		}, true},
 		"without a letter box": {func(w *world) newerRequest {
 			epk, err := w.orders.Locate(t.Context(), feed.Key("oslo"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return newerRequest(notes.Request{Action: "skip", EPK: epk, Key: `["oslo"]`}.Properties(nil))
+			return newerRequest(notes.Request{Action: "later", EPK: epk, Key: `["oslo"]`}.Properties(nil))
 		}, false},
 		"about a range": {func(*world) newerRequest {
-			return newerRequest(notes.Control{Action: "skip", Min: "80", Max: "FF"}.Properties(nil))
+			return newerRequest(notes.Control{Action: "later", Min: "80", Max: "FF"}.Properties(nil))
 		}, true},
 	} {
 		inWorld(t, 2, func(t *testing.T, w *world) {
@@ -80,7 +80,7 @@ func TestTheCallerLearnsThatTheOwnerIsOfAnOlderVersion(t *testing.T) {
 			for _, note := range []string{notes.WaitsProperty, notes.UnknownProperty, notes.CallerProperty} {
 				delete(left, note)
 			}
-			if !maps.Equal(left, q) || !strings.Contains(said, `instance a does not know the action "skip"`) {
+			if !maps.Equal(left, q) || !strings.Contains(said, `instance a does not know the action "later"`) {
 				t.Errorf("%s: the request is %v, %q, want %v as it was", name, left, said, q)
 			}
 			etag := all[0].ETag
@@ -107,13 +107,13 @@ func TestTheCallerLearnsThatTheOwnerIsOfAnOlderVersion(t *testing.T) {
 // The owner of another range says nothing about a request of a later version: who owns the range may know the action.
 func TestOnlyTheOwnerOfItsRangeNotesAnUnknownAction(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		q := newerRequest(notes.Control{Action: "skip", Min: "80", Max: "FF"}.Properties(nil))
+		q := newerRequest(notes.Control{Action: "later", Min: "80", Max: "FF"}.Properties(nil))
 		p := w.run("a", &tally{}, changefeed.Options{MaxLeases: 1})
 		time.Sleep(time.Minute)
 		leases := w.records(feed.KindLease)
 		for _, l := range leases {
 			if l.Owner == "a" && l.Range.Min != "" {
-				q = newerRequest(notes.Control{Action: "skip", Max: l.Range.Min}.Properties(nil))
+				q = newerRequest(notes.Control{Action: "later", Max: l.Range.Min}.Properties(nil))
 			}
 		}
 		record := feed.Record{Kind: feed.KindRequest, Token: q.Token(), Properties: q}

@@ -25,16 +25,16 @@ after the position, how long the oldest of them has waited, how often the batch 
 Notes name held keys (changefeed dlq), keys that are set aside because they fail, outages, documents that are no leases,
 and keys without a lease.
 
-The first line of a unit has the sums and, if it is known, the watermark: every change that was committed before this
-time is handled. Changes of held keys count as not handled.
+The first line of a unit has the sums and, if it is known, the watermark: every change committed before this time
+is handled. Changes of held keys count as unhandled.
 
 The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and no instance of the unit
 runs), paused, broken, splitting or retired.
 
 The containers that the units read are looked for in the same store or, in an account, in the same database, and at
 --source. A store and changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts
-transactions), and ≤N is an upper bound (the number of a whole partition, which several leases share); a small lag is
-read and counted. -v says what the estimate has cost.
+transactions), ≤N an upper bound (the number of a whole partition, which several leases share); a small lag is
+counted. -v says the cost.
 
 --delete removes the leases of a unit with all positions, so its next processor begins at its own --from. This is
 refused while a processor of the unit works. On a terminal it asks first; elsewhere use --yes.`
