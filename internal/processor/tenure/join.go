@@ -219,7 +219,9 @@ func (j join) makeJoint(left, right feed.Record) instance.Made {
 			j.w.in.Claims.Free(joint.Range)
 			return instance.MadePerhaps
 		}
-		j.w.held.Report(j.w.held.UntilStopped, feed.OriginLeaseStore, fmt.Errorf("join: %w", err))
+		if err != nil {
+			j.w.held.Report(j.w.held.UntilStopped, feed.OriginLeaseStore, fmt.Errorf("join: %w", err))
+		}
 		j.w.held.Backoff(failures, 0)
 	}
 }
