@@ -42,6 +42,8 @@ type Instance struct {
 	Work    sync.WaitGroup
 	Slow    latest.Set[string, feed.SlowBatch] // batches that are in the handler for too long
 
+	NeverJoin bool // the handler keeps something for each range: no leases are joined
+
 	// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed: the last owner has
 	// ended unexpectedly.
 	Begin func(lease feed.Record, started time.Time, crashed bool)

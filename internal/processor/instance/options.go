@@ -45,7 +45,6 @@ type Options struct {
 	DeadLetters     feed.DeadLetters
 	MaxSetAside     int
 	HoldKeys        bool
-	NeverJoin       bool
 	Manual          bool
 	CheckpointItems int
 	CheckpointEvery time.Duration

@@ -36,7 +36,7 @@ type joins struct {
 
 // joinLeases makes our workers join their leases, if the unit should have fewer leases.
 func (b *balancer) joinLeases(ctx context.Context, s situation) {
-	if b.in.Options.NeverJoin || b.in.Shared.Load() || !isTiled(s.leases) {
+	if b.in.NeverJoin || b.in.Shared.Load() || !isTiled(s.leases) {
 		return
 	}
 	surplus := b.surplus(ctx, s)
