@@ -23,14 +23,17 @@ func (w *world) ranges() (all []string) {
 }
 
 // keepWriting writes versions of 20 items until it is stopped, and then returns how many.
-func (w *world) keepWriting() (stop func() (written int)) {
+func (w *world) keepWriting() (stop func() (written int)) { return w.writeEvery(100 * time.Millisecond) }
+
+// writeEvery writes like keepWriting, with a pause.
+func (w *world) writeEvery(d time.Duration) (stop func() (written int)) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan int)
 	go func() {
 		n := 0
 		for ; ctx.Err() == nil; n++ {
 			w.put(fmt.Sprint("city-", n%20), "item", n)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(d)
 		}
 		done <- n
 	}()

@@ -44,7 +44,7 @@ func TestLeasesAreJoinedWhileTheUnitWorks(t *testing.T) {
 					all = append(all, w.run(fmt.Sprint("host", n), y,
 						changefeed.Options{MaxItems: 3, Concurrency: c.concurrency, MinLeases: c.least}))
 				}
-				stop := w.keepWriting()
+				stop := w.writeEvery(700 * time.Millisecond)
 				time.Sleep(joinRest)
 				if n := len(w.ranges()); n != c.leases {
 					t.Errorf("%d leases after %v, want all %d: it may be a restart", n, joinRest, c.leases)
@@ -203,7 +203,7 @@ func (w *world) joinTwo(store *hookedStore) {
 	w.finer(2)
 	y := &tally{}
 	a := w.runWith(w.orders, store, "a", y, changefeed.Options{})
-	stop := w.keepWriting()
+	stop := w.writeEvery(700 * time.Millisecond)
 	time.Sleep(time.Minute)
 	b := w.runWith(w.orders, store, "b", y, changefeed.Options{})
 	w.until(8*joinRest, "joined", w.isJoined)
@@ -389,7 +389,7 @@ func TestALeaseThatCannotSettleIsNotJoined(t *testing.T) {
 					return y.Handle(ctx, b)
 				}), changefeed.Options{HandlerTimeout: time.Hour})
 				w.put(bad, "bad", 0)
-				stop := w.keepWriting()
+				stop := w.writeEvery(700 * time.Millisecond)
 				time.Sleep(2 * joinRest)
 				if n := len(w.ranges()); n != 2 {
 					t.Errorf("%d leases, want 2", n)
@@ -493,7 +493,7 @@ func TestAStopDuringAJoinRepeatsNothing(t *testing.T) {
 					return l, ctx.Err()
 				}
 				a := w.runWith(w.orders, store, "a", y, changefeed.Options{})
-				stop := w.keepWriting()
+				stop := w.writeEvery(700 * time.Millisecond)
 				<-sent
 				a.stop(t)
 				b := w.run("b", y, changefeed.Options{})
@@ -584,7 +584,7 @@ func TestTheOwnerOfAJoinedLeaseHasAHigherEpoch(t *testing.T) {
 			}
 			return nil
 		}), changefeed.Options{})
-		stop := w.keepWriting()
+		stop := w.writeEvery(700 * time.Millisecond)
 		time.Sleep(2 * joinRest)
 		stop()
 		p.stop(t)
