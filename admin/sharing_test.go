@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,16 +43,16 @@ func TestThePartsOfTheInstancesAreKnown(t *testing.T) {
 		"beside another": {[]feed.Record{sharing("a", "", "yes"), foreign}, false, "1: 0.25 of 1.00; "},
 	} {
 		l := listingOf(now, append(leases[:len(leases):len(leases)], c.hosts...)...)
-		got := ""
+		var got strings.Builder
 		for _, i := range l.Instances {
 			if i.Presence == Running {
-				got += fmt.Sprintf("%d: %.2f of %.2f; ", i.Weight, i.Share, i.Due)
+				got.WriteString(fmt.Sprintf("%d: %.2f of %.2f; ", i.Weight, i.Share, i.Due))
 			} else if i.Share != 0 || i.Due != 0 {
 				t.Errorf("%s: an instance that has ended has a part of %v", name, i.Share)
 			}
 		}
-		if got != c.want || l.SharesByLoad() != c.byLoad {
-			t.Errorf("%s: %q, by load %v, want %q", name, got, l.SharesByLoad(), c.want)
+		if got.String() != c.want || l.SharesByLoad() != c.byLoad {
+			t.Errorf("%s: %q, by load %v, want %q", name, got.String(), l.SharesByLoad(), c.want)
 		}
 		if load, known := l.Leases[0].LoadOf(); load != 30 || !known {
 			t.Errorf("%s: the load is %d, %v, want 30", name, load, known)
