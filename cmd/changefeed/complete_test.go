@@ -83,6 +83,7 @@ func TestShellsCompleteWhatAStoreHas(t *testing.T) {
 		{"merge docstore:" + dir + "#orders 0 ", []string{"1"}},
 		{"leases --db " + dir + " --delete ", []string{"mailer"}},
 		{"dlq list docstore:" + dir + "#letters --name ", []string{"mailer"}},
+		{"dlq retry " + file + " --leases docstore:" + dir + "#leases --name ", []string{"mailer"}}, // it is in both
 		{"run --source docstore:" + dir + "#orders --name m", []string{"mailer"}},
 		{"dlq show " + file + " --name mailer " + letters[0] + " " + letters[0], nil},
 		{"tail docstore:" + dir + "-nowhere#", nil},

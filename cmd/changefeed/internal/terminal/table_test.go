@@ -103,13 +103,15 @@ no room for WRITTEN: see -o json
 		if got != want {
 			t.Errorf("in %d columns: got\n%s\nwant\n%s", width, got, want)
 		}
-		for line := range strings.Lines(got) {
-			if n := Width(strings.TrimSuffix(line, "\n")); n >= width {
-				t.Errorf("in %d columns a line has %d: %s", width, n, line)
-			}
-		}
 		if lines := strings.Count(got, "\n"); lines > 1+3*len(rows) {
 			t.Errorf("in %d columns %d rows fill %d lines", width, len(rows), lines)
+		}
+	}
+	for room := 39; room < 130; room++ {
+		for line := range strings.Lines(Table(rows, room, 2, 3)) {
+			if n := Width(strings.TrimSuffix(line, "\n")); n > room {
+				t.Errorf("in %d columns a line has %d: %s", room, n, line)
+			}
 		}
 	}
 }
