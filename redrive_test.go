@@ -482,7 +482,9 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 		p.stop(t)
 		answer := make(chan deadletters.Outcome, 1)
 		go func() {
-			o, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad"))
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+			defer cancel()
+			o, err := deadletters.Redrive(ctx, w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad"))
 			if err != nil {
 				t.Error(err)
 			}
