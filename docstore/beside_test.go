@@ -299,7 +299,14 @@ func besideSplits(t *testing.T, c *Container, times int, f func()) {
 // A snapshot that meets a split is taken anew, and the state that it held first is let go: otherwise the store could
 // not be closed.
 func TestSnapshotsBesideSplitsHoldNothing(t *testing.T) {
-	_, c := inMemory(t, ContainerSpec{})
+	db, err := Open("", Options{InMemory: true}) // not closed by a cleanup, which would wait for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := db.CreateContainer(t.Context(), ContainerSpec{ID: "c", Paths: []string{"/pk"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	besideSplits(t, c, 300, func() {
 		s, err := c.Snapshot(t.Context())
 		if err == nil {
@@ -309,6 +316,16 @@ func TestSnapshotsBesideSplitsHoldNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	closed := make(chan error, 1)
+	go func() { closed <- db.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("a snapshot keeps the store from closing")
+	}
 }
 
 // A follower of records hears nothing of splits and merges of their container.
