@@ -1,10 +1,16 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 )
 
 // What was written before an error is told, so that a script knows where to go on.
@@ -55,4 +61,38 @@ func writeFile(t *testing.T, text string) (path string) {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// A document that somebody changes after the look at it is not deleted. A proxy lets a change follow each look.
+func TestADocumentThatChangesAfterTheLookIsNotDeleted(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	at, key := server.URL+"/shop/orders", []string{"--account-key", server.Key}
+	command(t, append(key, "create", at, "--pk", "/id")...)
+	command(t, append(key, "put", at, writeFile(t, `{"id":"1"}`))...)
+	changed := writeFile(t, `{"id":"1","changed":true}`)
+	to, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method == http.MethodGet && strings.HasSuffix(r.Request.URL.Path, "/docs/1") {
+				_, _, err := call(t, append(key, "put", at, changed)...)
+				return err
+			}
+			return nil
+		},
+	})
+	t.Cleanup(proxy.Close)
+	_, _, err = call(t, append(key, "delete", proxy.URL+"/shop/orders", "1", "--yes")...)
+	if err == nil || !strings.Contains(err.Error(), "was changed meanwhile, so nothing was deleted") {
+		t.Errorf("got %v", err)
+	}
+	if got := command(t, append(key, "get", at, "1")...); !strings.Contains(got, `"changed"`) {
+		t.Errorf("the document is %s", got)
+	}
 }

@@ -111,12 +111,12 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		said         string
 	}{
 		{
-			"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", feed.ErrLeaseLost,
-			"sh: signal: killed", "begun\n",
-		},
-		{
 			"one that is stubborn for a while", "trap '' TERM; echo begun; sleep 20; echo beside its successor",
 			feed.ErrLeaseLost, "sh: signal: killed", "begun\n",
+		},
+		{
+			"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", feed.ErrLeaseLost,
+			"sh: signal: killed", "begun\n",
 		},
 		{
 			"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", feed.ErrStopped, "",
