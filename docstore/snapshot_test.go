@@ -100,8 +100,9 @@ func TestASnapshotStaysAsItIs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := shown(t, s); !slices.Equal(got, want) {
-				t.Fatalf("retention %v: the snapshot shows\n%s, want\n%s", retention, strings.Join(got, "\n"),
+				t.Errorf("retention %v: the snapshot shows\n%s, want\n%s", retention, strings.Join(got, "\n"),
 					strings.Join(want, "\n"))
+				break // the store could not be closed before the snapshot
 			}
 		}
 		if err := s.Close(); err != nil {

@@ -131,6 +131,7 @@ func TestEveryInterleavingOfSmallWorlds(t *testing.T) {
 	}
 	visited = func(from BatchState, because BatchEvent, next BatchState) { seen[from][because][next].Add(1) }
 	t.Run("worlds", func(t *testing.T) {
+		all, failFast := t, flag.Lookup("test.failfast").Value.String() == "true"
 		for i := range worlds {
 			set := &worlds[i]
 			if *searchOnly != "" && *searchOnly != set.name {
@@ -138,6 +139,9 @@ func TestEveryInterleavingOfSmallWorlds(t *testing.T) {
 			}
 			t.Run(set.name, func(t *testing.T) {
 				t.Parallel()
+				if failFast && all.Failed() { // the flag does not end parallel tests
+					t.Skip("another world has failed")
+				}
 				s := newSearch(set, *searchLong && set.long != bounds{}, func(path []action, broken string) {
 					t.Errorf("%s\n%s", broken, describe(set, *searchLong && set.long != bounds{}, path))
 				})
