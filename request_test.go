@@ -234,9 +234,12 @@ func TestARequestEndsInTheMidstOfItsListing(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		box.each = 30 * time.Second
-		dies := &hookedStore{Leases: leases, delete: func(context.Context, feed.Record) error {
-			return errors.New("no answer")
-		}}
+		noAnswer := errors.New("no answer")
+		dies := &hookedStore{
+			Leases: leases,
+			update: func(_ context.Context, l feed.Record) (feed.Record, error) { return l, noAnswer },
+			delete: func(context.Context, feed.Record) error { return noAnswer },
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		if _, err := deadletters.Release(ctx, w.orders, dies, feed.Key("oslo")); !errors.Is(err,

@@ -328,7 +328,7 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			done := make(chan error, 1)
 			begun := time.Now()
 			go func() { done <- p.Run(ctx) }()
