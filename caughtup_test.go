@@ -123,6 +123,7 @@ func TestCaughtUpFollowsSplitsAndNewOwners(t *testing.T) {
 		y := &tally{before: slowly}
 		a := w.run("a", y, changefeed.Options{MaxItems: 2, Start: feed.FromBeginning()})
 		w.fill(60)
+		synctest.Wait() // the unit has its leases
 		caught := make(chan error, 1)
 		go func() { caught <- changefeed.CaughtUp(t.Context(), polled{w.orders}, w.leases) }()
 		time.Sleep(5 * time.Second)
