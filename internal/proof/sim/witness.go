@@ -8,7 +8,6 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
-	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // The witness compares every write of a lease with the model, at the moment when the store
@@ -115,24 +114,19 @@ func (g *ledger) checkCreated(by *instance, record feed.Record) {
 		record.Position, record.Attempts)
 }
 
-// isJoint reports whether a lease replaces two leases at its position. If it was made in time, nobody may have begun
-// one of them again.
+// isJoint reports whether a lease replaces two leases at its position. A create that is late, or that the store's clock
+// no longer shows as late, may come when both have gone: then other leases cover its range.
 func (g *ledger) isJoint(record feed.Record) bool {
 	for _, p := range g.model.parents {
 		for _, q := range g.model.parents {
 			if p.Range.Min == record.Range.Min && p.Range.Max == q.Range.Min && q.Range.Max == record.Range.Max &&
 				max(generationOf(p), generationOf(q)) == generationOf(record)-1 && same(p.Position, record.Position) &&
 				same(q.Position, record.Position) && p.Attempts+q.Attempts == 0 {
-				return records.IsLate(record) || g.rests(p) && g.rests(q)
+				return true
 			}
 		}
 	}
 	return false
-}
-
-// rests reports whether a lease is still about to be replaced.
-func (g *ledger) rests(record feed.Record) bool {
-	return g.model.leases[record.Token].State == feed.StateSplitting
 }
 
 // same compares two positions with their starts.
