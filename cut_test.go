@@ -23,7 +23,9 @@ func (w *world) ranges() (all []string) {
 }
 
 // keepWriting writes versions of 20 items until it is stopped, and then returns how many.
-func (w *world) keepWriting() (stop func() (written int)) { return w.writeEvery(100 * time.Millisecond) }
+func (w *world) keepWriting() (stop func() (written int)) {
+	return w.writeEvery(100 * time.Millisecond)
+}
 
 // writeEvery writes like keepWriting, with a pause.
 func (w *world) writeEvery(d time.Duration) (stop func() (written int)) {

@@ -204,7 +204,8 @@ func (m *model) isOfNeighbour(by *instance, t *tenure, token string) bool {
 		return false
 	}
 	for at, other := range m.tenures {
-		if at.by == by && (other.tokens[token] || other.root == token) && (other.of.Max == t.of.Min || other.of.Min == t.of.Max) {
+		known := other.tokens[token] || other.root == token
+		if at.by == by && known && (other.of.Max == t.of.Min || other.of.Min == t.of.Max) {
 			return true
 		}
 	}
