@@ -328,27 +328,56 @@ func TestSnapshotsBesideSplitsHoldNothing(t *testing.T) {
 	}
 }
 
-// A follower of records hears nothing of splits and merges of their container.
+// askedTimes is a context that calls a hook when its error is asked for so many times.
+type askedTimes struct {
+	context.Context
+	left atomic.Int64
+	hook func()
+}
+
+func (c *askedTimes) Err() error {
+	if c.left.Add(-1) == 0 {
+		c.hook()
+	}
+	return c.Context.Err()
+}
+
+// A follower of records hears nothing of splits of their container, in whichever step of a read a partition is split
+// that is read later.
 func TestAFollowerOfRecordsHearsOfNoSplit(t *testing.T) {
-	db, monitored := inMemory(t, ContainerSpec{})
-	c, err := db.CreateContainer(t.Context(), LeaseSpec("leases"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := NewLeases(t.Context(), c, "mailer", monitored)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, cursor, _, err := s.Follow(t.Context(), "")
-	if err == nil {
-		_, err = s.Create(t.Context(), feed.Record{Kind: feed.KindHost, Token: "a", Owner: "a", Timestamp: time.Now()})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	besideSplits(t, c, 300, func() {
-		if records, _, _, err := s.Follow(t.Context(), cursor); err != nil || len(records) != 1 {
-			t.Errorf("%d records, %v, want one", len(records), err)
+	synctest.Test(t, func(t *testing.T) {
+		db, monitored := inMemory(t, ContainerSpec{})
+		c, err := db.CreateContainer(t.Context(), LeaseSpec("leases"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewLeases(t.Context(), c, "mailer", monitored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, cursor, _, err := s.Follow(t.Context(), "")
+		if err == nil {
+			_, err = s.Create(t.Context(), feed.Record{
+				Kind: feed.KindHost, Token: "a", Owner: "a",
+				Timestamp: time.Now(),
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		splitLast := func() {
+			parts := c.layout.Load().parts
+			if _, err := c.Split(context.Background(), parts[len(parts)-1].id()); err != nil {
+				t.Error(err)
+			}
+		}
+		splitLast()
+		for step := range int64(8) {
+			ctx := &askedTimes{Context: t.Context(), hook: splitLast}
+			ctx.left.Store(step + 1)
+			if records, _, _, err := s.Follow(ctx, cursor); err != nil || len(records) != 1 {
+				t.Errorf("a split in step %d: %d records, %v, want one", step, len(records), err)
+			}
 		}
 	})
 }
