@@ -387,7 +387,9 @@ func TestARequestNeedsAPlace(t *testing.T) {
 			feed.ErrBadRequest) {
 			t.Errorf("a wrong key: %v", err)
 		}
-		_, err := deadletters.Redrive(t.Context(), o.orders, o.leases, feed.Key("Paris"), "")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := deadletters.Redrive(ctx, o.orders, o.leases, feed.Key("Paris"), "")
 		if records, _, listErr := o.leases.List(t.Context()); !errors.Is(err, feed.ErrBadRequest) || listErr != nil ||
 			len(records) > 0 {
 			t.Errorf("a redrive without a letter: %v, and %v is asked for", err, records)
