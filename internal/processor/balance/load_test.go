@@ -197,3 +197,18 @@ func TestLimitsAreKeptByLoad(t *testing.T) {
 		t.Errorf("leases of each and without an owner: %s, want 2 5 3", got)
 	}
 }
+
+// The most loaded instance has a single lease, which it keeps: the next one gives.
+func TestAnInstanceWithoutALeaseGetsOneOfTheNextLoaded(t *testing.T) {
+	f := newFleet(4, "a", "b", "c")
+	f.byLoad()
+	for i, load := range []int64{5000, 1000, 1000, 1000} {
+		owner := f.alive[min(i, 1)]
+		f.leases[i].Load, f.leases[i].Owner, f.leases[i].Free = load, owner, false
+	}
+	f.round(t)
+	counts := f.counts()
+	if a, b, c := counts[f.alive[0]], counts[f.alive[1]], counts[f.alive[2]]; a != 1 || b != 2 || c != 1 {
+		t.Errorf("the instances have %d, %d and %d leases, want 1, 2 and 1", a, b, c)
+	}
+}
