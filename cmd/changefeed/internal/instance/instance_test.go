@@ -135,7 +135,12 @@ func run(t *testing.T, s Settings, bad string) (ids string, err error) {
 		all = append(all, handled...)
 		return nil
 	})
-	err = i.Run(t.Context(), func(*place.Container) (Handler, error) { return Counted(handler), nil })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = i.Run(ctx, func(*place.Container) (Handler, error) { return Counted(handler), nil })
+	if ctx.Err() != nil {
+		t.Error("the instance has not ended within a minute")
+	}
 	return strings.Join(all, " "), err
 }
 
