@@ -473,14 +473,14 @@ func ExampleMemory() {
 	// 1 Created {"name":"Ada"}
 }
 
-// TestAccidentsOfALineHappenOnce sends three messages through each accident, to a broker that answers each by its
-// bytes.
+// TestAccidentsOfALineHappenOnce sends three messages through each accident, and the second of them again, to a broker
+// that answers each by its bytes.
 func TestAccidentsOfALineHappenOnce(t *testing.T) {
 	t.Parallel()
 	for way, want := range map[string]struct{ kept, answered string }{
-		"torn-message": {"<one><tw<three>", "<one><three>"},
-		"lost-answer":  {"<one><two><three>", "<one><three>"},
-		"late-answer":  {"<one><two><three>", "<one><two><three>"},
+		"torn-message": {"<one><tw<three><two>", "<one><three><two>"},
+		"lost-answer":  {"<one><two><three><two>", "<one><three><two>"},
+		"late-answer":  {"<one><two><three><two>", "<one><two><three><two>"},
 	} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -488,7 +488,7 @@ func TestAccidentsOfALineHappenOnce(t *testing.T) {
 			line.Misbehaviours()[way](t, "two")
 			var c net.Conn
 			var serving sync.WaitGroup
-			for _, m := range []string{"<one>", "<two>", "<three>"} {
+			for _, m := range []string{"<one>", "<two>", "<three>", "<two>"} {
 				if c == nil {
 					near, far := net.Pipe()
 					serving.Go(func() { kept += echo(far) })
@@ -513,7 +513,9 @@ func TestAccidentsOfALineHappenOnce(t *testing.T) {
 				}
 				answered += string(answer)
 			}
-			_ = c.Close()
+			if c != nil {
+				_ = c.Close()
+			}
 			serving.Wait()
 			if kept != want.kept || answered != want.answered {
 				t.Errorf("the broker has %q and has answered %q, want %q and %q", kept, answered, want.kept,
