@@ -362,6 +362,14 @@ func TestAHandlerThatKeepsRangesHasNoLeaseJoined(t *testing.T) {
 			t.Errorf("%d leases, want 2", n)
 		}
 		p.stop(t)
+		p = w.run("b", &tally{}, changefeed.Options{OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true,
+		}})
+		time.Sleep(3 * joinRest)
+		if n := len(w.ranges()); n != 2 {
+			t.Errorf("%d leases where keys may be held, want 2", n)
+		}
+		p.stop(t)
 	})
 }
 

@@ -46,7 +46,8 @@ type Options struct {
 	// partitions: the parts continue at the checkpoint, so nothing is skipped. The highest MinLeases of the running
 	// instances counts. If that falls, or partitions are merged, neighbouring leases of a partition are joined again,
 	// down to the number that a new unit would have. This begins when there have been too many leases for five times
-	// Expiration, so a restart joins none. While another kind of processor owns a lease, no lease is cut or joined.
+	// Expiration, so a restart joins none. An instance with OnFailure.HoldKeys joins none either. While another kind of
+	// processor owns a lease, no lease is cut or joined.
 	MinLeases int
 
 	// MaxLeases limits the leases that this instance takes; 0 is no limit. Leases that no instance may take are

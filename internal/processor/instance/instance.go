@@ -42,7 +42,7 @@ type Instance struct {
 	Work    sync.WaitGroup
 	Slow    latest.Set[string, feed.SlowBatch] // batches that are in the handler for too long
 
-	NeverJoin bool // the handler keeps something for each range: no leases are joined
+	NeverJoin bool // no leases are joined: the handler keeps something for each range, or keys may be held
 
 	// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed: the last owner has
 	// ended unexpectedly.
