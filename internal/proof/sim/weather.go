@@ -86,7 +86,7 @@ func newWeather(seed uint64, hasLetters bool) weather {
 	sharing := rand.New(rand.NewPCG(seed, 6))
 	y.finer, y.weights = sharing.IntN(2) == 0 && !y.foreign, sharing.IntN(3) == 0
 	y.loads = sharing.IntN(3) == 0 && !y.weights
-	y.joins = y.finer && sharing.IntN(2) == 0
+	y.joins = sharing.IntN(2) == 0 && y.finer && !y.steps // a step of a clock may be longer than a short expiration
 	return y
 }
 
