@@ -68,6 +68,7 @@ var followed = []advice{
 		text:   "leases reset %s --name %s --to START",
 		follow: "leases reset $URL/shop/leases --name mailer --to beginning --yes", says: "reset lease",
 	},
+	{text: "leases skip", follow: "leases skip $URL/shop/leases --name stuck --yes", says: "skipped "},
 	{text: "leases gc", follow: "leases gc $URL/shop/leases --name mailer --yes"},
 	{text: "leases %s --delete %s", follow: "leases $URL/shop/leases --delete other --yes", says: "deleted other"},
 	{text: "leases --delete", follow: "leases --delete one --db $DIR --yes", says: "deleted one"},
@@ -149,6 +150,7 @@ func newAdvised(t *testing.T) *advised {
 	w.run("run --source $URL/shop/orders --name other --create-leases --from now --once -- true")
 	w.run("run --source $URL/shop/orders --name mailer --create-leases --from beginning --once --hold " +
 		"--max-attempts 1 --dead-letters $URL/shop/letters -- sh $DIR/../refuse")
+	w.fail()
 	ctx, end := context.WithCancel(t.Context())
 	said, ended := begin(ctx, nil, w.words("run --source $URL/shop/orders --name mailer --hold --max-attempts 1 "+
 		"--dead-letters $URL/shop/letters -- true")...)
@@ -159,6 +161,19 @@ func newAdvised(t *testing.T) *advised {
 		}
 	})
 	return w
+}
+
+// fail runs the unit stuck until its handler has failed.
+func (w *advised) fail() {
+	ctx, end := context.WithCancel(w.Context())
+	defer end()
+	said, ended := begin(ctx, nil, w.words("run --source $URL/shop/orders --name stuck --create-leases --from beginning "+
+		"-- sh $DIR/../refuse")...)
+	awaitText(w.T, said, "exit status 1", 1)
+	end()
+	if err := <-ended; err != nil {
+		w.Errorf("run: %v: %s", err, said)
+	}
 }
 
 // words returns the words of a command line, its variables replaced.
