@@ -67,8 +67,8 @@ func TestRunEndsWhenItsContainerIsDeleted(t *testing.T) {
 	}
 }
 
-// runHasty starts an instance, calls acquired when it has its first lease, and returns its standard error and exit code.
-// A hasty instance may lose its lease on a busy machine, and acquire the lease again.
+// runHasty starts an instance, calls acquired at its first lease, and returns its standard error and exit code. A hasty
+// instance may lose its lease on a busy machine, and acquire the lease again.
 func runHasty(t *testing.T, url string, acquired func(*exec.Cmd)) (said string, code int) {
 	t.Helper()
 	run := hasty(t, url)
