@@ -237,12 +237,15 @@ func (s *single) String() string {
 	return fmt.Sprintf("the skip of %v", s.changes)
 }
 
-// checkSkipped checks that no change comes that was skipped. A letter of it may, and after a merge of partitions it may
-// itself, because LSNs name other changes then.
+// mergeIsKnown is how long after a merge a list of partitions may still be older than the merge.
+const mergeIsKnown = time.Minute
+
+// checkSkipped checks that no change comes that was skipped. A letter of it may. After a merge of partitions the change
+// itself may, because LSNs name other changes then; also if who skipped it did not know of the merge yet.
 func (g *ledger) checkSkipped(c *call) {
 	for _, change := range c.changes {
 		v := versionOf(change)
-		if on := g.steering.skipped[v]; !on.IsZero() && !c.redriven && !g.steering.merged.After(on) {
+		if on := g.steering.skipped[v]; !on.IsZero() && !c.redriven && !g.steering.merged.Add(mergeIsKnown).After(on) {
 			g.breach("%s got %v, which was skipped at %v", c.by, v, on.Format(time.TimeOnly))
 		}
 	}
