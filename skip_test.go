@@ -546,6 +546,31 @@ func TestASkipSurvivesASplitAndAPause(t *testing.T) {
 	})
 }
 
+// After a split only the lease that has the key of a skipped change names the change, until it has passed the change.
+func TestALeaseNamesNoSkippedChangeOfAnotherLease(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		h := newBad()
+		o := changefeed.Options{Start: feed.FromBeginning()}
+		w.fill(10)
+		w.put("oslo", "bad", 1)
+		p := w.run("a", h, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if _, err := w.skip(w.onlyBad()); err != nil {
+			t.Fatal(err)
+		}
+		w.split(0)
+		p = w.run("b", h, o)
+		time.Sleep(2 * time.Minute)
+		p.stop(t)
+		for _, l := range w.records(feed.KindLease) {
+			if skips := l.Properties[notes.SkipsProperty]; skips != "" {
+				t.Errorf("lease %s still names %s", l.Token, skips)
+			}
+		}
+	})
+}
+
 // A dry run says what would be skipped, and a reset brings a skipped change back.
 func TestADrySkipChangesNothingAndAResetBringsBack(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

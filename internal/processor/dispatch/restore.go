@@ -77,7 +77,15 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 	n.Outage = hadOutage(l)
 	skips, err := notes.ReadSkips(l.Properties[notes.SkipsProperty], in)
 	r.reportDropped(notes.SkipsProperty, err)
-	n.Skips = skips.Changes
+	for _, c := range skips.Changes {
+		mine, err := r.mayHave(ctx, c.Key)
+		if err != nil {
+			return n, nil, moved, err
+		}
+		if mine {
+			n.Skips = append(n.Skips, c)
+		}
+	}
 	for i, key := range held.Keys {
 		mine, err := r.mayHave(ctx, key)
 		if err != nil {
