@@ -23,9 +23,9 @@ import (
 //
 // A change counts as handled when the position of its lease is stored after the change: after the checkpoint, which
 // [Options.CheckpointItems], [Options.CheckpointEvery] and Options.Manual delay, and for changes that Options.Filter
-// refuses when the idle lease is written, within [Options.Renew]. A parked change counts as handled, also a held one,
-// because a letter keeps it. A partition key that is set aside does not: CaughtUp waits until the changes of the key
-// are handled or parked.
+// refuses when the idle lease is written, within [Options.Renew]. A parked change counts as handled, also a held
+// change, because a letter keeps it. A partition key that is set aside does not: CaughtUp waits until the changes of
+// the key are handled or parked.
 //
 // If ctx ends first, CaughtUp returns the cause of the end, with the name of a lease that is behind and its position.
 // If the unit has no leases, because it does not exist or was never run, the error is [feed.ErrNotFound].

@@ -12,10 +12,10 @@
 //     [Options.Concurrency], several of different partition keys at once.
 //   - [feed.DeadLetters] keep the changes that a handler cannot handle: see [FailurePolicy.MaxAttempts], and package
 //     deadletters.
-//   - A [Processor] ties them together; each [Processor.Run] is one instance.
-//   - A [feed.Committer] writes items, several of one partition key in one transaction.
+//   - A [Processor] ties them together; each [Processor.Run] is an instance.
+//   - A [feed.Committer] writes items, several of a partition key in a transaction.
 //   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit, and [CaughtUp] waits until the unit
-//     has handled what was written before.
+//     has handled all earlier writes.
 //
 // # Use
 //

@@ -26,7 +26,7 @@ type Estimation struct {
 	// Total adds up the leases, except those whose range another lease has (Err is an [feed.ErrOverlap]). Its Lease is
 	// empty. Its Err says why the total is unknown: the lag of a lease is unknown, or keys have no lease
 	// ([feed.ErrHole]), as in a unit that has not begun; the other fields then describe the other leases. Watermark is
-	// the earliest of all leases, also of those that have nothing to do, and zero if one is unknown. Pace.CatchUp is
+	// the earliest of all leases, also of those that have nothing to do, and zero if any is unknown. Pace.CatchUp is
 	// that of the slowest lease. If two leases that work cover the same keys, their changes count twice: the total is
 	// Shared then.
 	Total Lag
@@ -71,7 +71,7 @@ type seenLag struct {
 }
 
 // Measure measures the lag of every lease of a unit as [Estimate] does. From the second call on, a lease has a Pace: if
-// the source counts, that takes one more count for each lease whose position has moved. Sources whose calls cost
+// the source counts, that takes another count for each lease whose position has moved. Sources whose calls cost
 // something are best measured every ten seconds or less often.
 func (e *Estimator) Measure(ctx context.Context, source feed.Source, leases feed.LeaseStore) (Estimation, error) {
 	var cost feed.Meter

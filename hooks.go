@@ -60,14 +60,14 @@ func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 // and released leases, redriven letters, and keys when they are set aside, held or free again have the level info.
 // Batches have the level debug.
 //
-// If many leases report errors of the same kind, LogHooks write one line a minute, so that an outage does not fill the
+// If many leases report errors of the same kind, LogHooks write a line a minute, so that an outage does not fill the
 // log. The next line counts the omitted errors as repeated. Errors of the handler are of the same kind if they differ
 // only in words with digits. Errors of the source, the lease store and the balancer are of the same kind if they are
 // the same error of package feed, or, for other errors, if they have the same cause. Errors that an operator must
 // repair are written for each lease: [feed.ErrHole], [feed.ErrOverlap], [feed.ErrBadLease], [feed.ErrHandlerStuck],
 // [feed.ErrLeasesGone], [feed.ErrSourceGone]. In any minute LogHooks write at most 20 lines of errors; the next line
 // counts the errors beyond that as unwritten. Parked changes are limited in the same way: each is a line, but merely
-// held changes share one line a minute for each partition key.
+// held changes share a line a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
@@ -222,7 +222,7 @@ var answers = []error{
 	feed.ErrModeChanged, feed.ErrStartIgnored,
 }
 
-// kindOf returns the kind of an error: errors of the same kind share one line a minute. The texts of errors alone
+// kindOf returns the kind of an error: errors of the same kind share a line a minute. The texts of errors alone
 // cannot tell the kind, because each answer of an account contains its own id, and the names of the failed requests
 // differ.
 func kindOf(err *feed.Error) string {

@@ -101,7 +101,7 @@ func (m *meter) asideFrom(k notes.AsideKey, at feed.Position) feed.Position {
 }
 
 // findHeldSince returns the commit time of the oldest change for which a key is held; zero if no key is held. The time
-// is known only if the feed still has that version of the change: if it has a later one, the change was earlier.
+// is known only if the feed still has that version of the change: if it has a later version, the change was earlier.
 func (m *meter) findHeldSince(ctx context.Context, lease feed.Lease, held notes.Held) (since time.Time, known bool) {
 	if len(held.Keys) == 0 {
 		return since, true

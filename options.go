@@ -88,8 +88,8 @@ type Options struct {
 
 	// HandlerTimeout limits the time of a handler for a batch, 10 min by default. If a handler takes longer, its
 	// context ends with [feed.ErrHandlerTimeout] and the batch has failed. The processor retries the batch in two
-	// parts, and later batches have half as many changes, down to one transaction. Batches grow again when a call takes
-	// less than half of HandlerTimeout.
+	// parts, and later batches have half as many changes, down to a single transaction. Batches grow again when a call
+	// takes less than half of HandlerTimeout.
 	HandlerTimeout time.Duration
 
 	// RetryMin and RetryMax bound the pause before a failed batch is redelivered, and before a failed read or another
@@ -106,8 +106,8 @@ type Options struct {
 	// changes. The position moves past unwanted changes. Filter must be quick, and a panic in Filter ends the program.
 	Filter func(c *feed.Change) bool
 
-	// Concurrency is how many batches of one lease are handled at once, 1 by default. Changes of a partition key are
-	// handled in their order, and a key is in one batch at a time.
+	// Concurrency is how many batches of a lease are handled at once, 1 by default. Changes of a partition key are
+	// handled in their order, and a key is in a single batch at a time.
 	//
 	// With 1, a batch has changes of all keys. Above 1, a batch has changes of several keys only if fewer calls save
 	// time: the processor begins with a single key per batch and tries twice as many now and then. If each change then
@@ -119,7 +119,7 @@ type Options struct {
 	// default. The processor may read a page more. When the buffer is full, the processor sets aside failing and
 	// hanging keys, see [FailurePolicy]. If that does not help, it reads nothing more and reports [feed.ErrBufferFull].
 	//
-	// A lease remembers at most 5,000 unfinished changes among done ones: with a larger buffer the next owner may
+	// A lease remembers at most 5,000 unfinished changes among done changes: with a larger buffer the next owner may
 	// repeat more. With a Concurrency of 1, a page is in memory, plus the next two pages of a backlog if the first page
 	// is within half of both bounds. More is read only with MaxWait, or while changes fail.
 	BufferItems int
@@ -185,8 +185,8 @@ type FailurePolicy struct {
 	// is set aside when a change of the key has used up its attempts or cannot be parked, or when the buffer is full
 	// and the key fails or has been in the handler for more than a second. The processor then forgets later changes of
 	// the key. When the key goes on, the processor, also the next owner, reads these changes again by key, in order
-	// with new ones. So they need no memory and delay no other key, and the position moves past them. In a unit shared
-	// with another kind of processor the position waits before the oldest unfinished change.
+	// with new changes. So they need no memory and delay no other key, and the position moves past them. In a unit
+	// shared with another kind of processor the position waits before the oldest unfinished change.
 	//
 	// Once MaxSetAside keys are set aside, the changes of a further failing key stay in memory, up to
 	// [Options.BufferItems] and [Options.BufferBytes]. When these are full, the processor reads nothing more. Setting

@@ -61,7 +61,7 @@ func isNil(h feed.Handler) bool {
 // if no read has found the monitored container for an [Options.Expiration]. All other errors are reported to
 // [Hooks.Error] and retried.
 //
-// When ctx ends, Run returns within four times [Options.Drain]. A batch in the handler may go on for one Drain. Then
+// When ctx ends, Run returns within four times [Options.Drain]. A batch in the handler may go on for a Drain. Then
 // its context ends, and the handler has another Drain to return. [feed.Closer] and the release of the lease have one
 // Drain each. If a source or a lease store does not answer, this still holds, provided that its calls end with their
 // contexts. If a handler does not return, Run leaves it behind and lets its lease expire.
@@ -77,7 +77,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	return r.unit.Run(ctx, func() { dispatch.WarnOfKeys(in) })
 }
 
-// run is one call of [Processor.Run]: one owner of leases.
+// run is a call of [Processor.Run]: an owner of leases.
 type run struct {
 	in   *instance.Instance
 	unit *unit.Unit

@@ -148,7 +148,7 @@ func (p *puller) moveOn(i int, page feed.Page) error {
 		"the position of another feed?", at.r, feed.ErrAhead, at.at.Token, page.Head)
 }
 
-// cutPart replaces a part by several, one for each partition.
+// cutPart replaces a part by several, a part for each partition.
 func (p *puller) cutPart(ctx context.Context, i int) error {
 	partitions, err := p.source.Partitions(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func (p *Processor) Status() []Status {
 	return all
 }
 
-// describe describes one run.
+// describe describes a run.
 func (r *run) describe() Status {
 	in := r.in
 	s := Status{
