@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,7 +66,9 @@ var conditions = []condition{
 	},
 	{
 		word: WordBroken, grade: GradeFailure, about: "a document is no valid lease",
-		lease: func(l *Lease, _ *Listing) (string, bool) { return fmt.Sprint(l.Err), l.Err != nil },
+		lease: func(l *Lease, _ *Listing) (string, bool) {
+			return fmt.Sprint(l.Err), l.Err != nil && !errors.Is(l.Err, feed.ErrForeignLease)
+		},
 		means: "the document is no valid lease, so nobody works on it",
 		next:  always("see changefeed leases, and delete the document: instances make the lease again"),
 		advice: always("Look at the document with changefeed get; if no other processor needs it, delete it, and the " +
@@ -78,6 +81,16 @@ var conditions = []condition{
 		},
 		means: "the handler lacks what it needs, so nothing is handled",
 		next:  always("mend what the handler needs, such as a database: the log of the owner names the error"),
+		advice: always("Mend the system that the handler needs, such as a database: the log of the owner names the " +
+			"error. Nothing is parked meanwhile."),
+	},
+	{
+		word: WordUnknown, grade: GradeFailure, about: "the lag of a lease is not known",
+		lease: func(l *Lease, _ *Listing) (string, bool) { return fmt.Sprint(l.Unknown), l.isLost() },
+		means: "the changes after the position cannot be read",
+		next:  always("look at the position with changefeed leases explain, and reset the lease"),
+		advice: always("The changes after the position cannot be read, as the facts say: give the lease another position " +
+			"with changefeed leases reset."),
 	},
 	{
 		word: WordFailing, grade: GradeFailure, about: "a batch has failed",
@@ -92,8 +105,9 @@ var conditions = []condition{
 		lease: func(l *Lease, of *Listing) (string, bool) {
 			return "a batch has been in the handler for " + sentence.Duration(l.InHand(of.At)), len(l.Slow) > 0
 		},
-		means: "a batch is in the handler for much longer than usual",
-		next:  always("see what the handler of the owner waits for: it may hang"),
+		means:  "a batch is in the handler for much longer than usual",
+		next:   always("see what the handler of the owner waits for: it may hang"),
+		advice: always("Look what the handler of the owner waits for: it may hang."),
 	},
 	{
 		word: WordExpired, grade: GradeFailure, gradeAtWork: GradeWarning, about: "the owner of a lease is silent",
@@ -204,7 +218,7 @@ var conditions = []condition{
 	{
 		word: WordUnknown, grade: GradeWarning, about: "the lag of a lease is not known",
 		lease: func(l *Lease, _ *Listing) (string, bool) {
-			return "the lag is not known", l.Lag == nil && l.Record.State != feed.StateRetired
+			return "the lag is not known", l.Lag == nil && l.Record.State != feed.StateRetired && !l.isLost()
 		},
 		means: "the lag is not known",
 		next:  always("mend the leases first: see changefeed leases"),

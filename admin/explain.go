@@ -131,7 +131,11 @@ func (e explainer) whoOwns() string {
 			sentence.Clock(e.Updated, e.now()), sentence.Duration(e.Silent), runs)
 	}
 	until := e.Updated.Add(cmp.Or(e.Expiration, defaultSilence))
-	if e.State == StateExpired {
+	switch {
+	case e.State == StateRetired || e.State == StateBroken:
+		return fmt.Sprintf("It names %s as its owner, and was last written at %s, %s ago.", e.Owner,
+			sentence.Clock(e.Updated, e.now()), sentence.Duration(e.Silent))
+	case e.isOverdue():
 		return fmt.Sprintf("%s owned the lease until %s, and wrote it last at %s; %s", e.Owner,
 			sentence.Clock(until, e.now()), sentence.Clock(e.Updated, e.now()), runs)
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -95,6 +96,9 @@ func describeLease(record feed.Record, now time.Time) Lease {
 	for _, key := range l.keysAside() {
 		l.SetAside = append(l.SetAside, key.Key)
 	}
+	if l.State.isComputed() { // of a later version, which means something else by the word
+		l.State = "later " + l.State
+	}
 	l.noteOwner(now, quiet, allowed)
 	if record.State == feed.StateSplitting && l.joinedInto() != "" {
 		l.note("it is being joined with a neighbouring lease into %s", l.joinedInto())
@@ -125,9 +129,11 @@ func describeLease(record feed.Record, now time.Time) Lease {
 // noteOwner says whether the lease has an owner who works, who has been silent for some time; allowed is how long an
 // owner may be silent.
 func (l *Lease) noteOwner(now time.Time, quiet, allowed time.Duration) {
-	switch {
-	case l.Err != nil:
+	if l.Err != nil {
 		l.note("%v", l.Err)
+	}
+	switch {
+	case l.Err != nil && !errors.Is(l.Err, feed.ErrForeignLease):
 		l.State = StateBroken
 	case l.Record.State == feed.StateRetired:
 		l.note("replaced by others, and left because it could not be deleted: delete it")
@@ -166,9 +172,30 @@ func (l *Lease) breakBecause(err error) {
 	l.note("%v", err)
 }
 
+// isComputed reports whether a state is one that no document of this version has.
+func (s State) isComputed() bool {
+	switch s {
+	case StateSilent, StateExpired, StateFree, StateStopped, StatePaused, StateBroken, StateHole:
+		return true
+	}
+	return false
+}
+
 // isAtWork reports whether the owner of the lease may run.
 func (l *Lease) isAtWork() bool {
-	return l.Owner != "" && l.Record.State != feed.StateRetired && l.State != StateExpired && l.State != StateBroken
+	return l.Owner != "" && l.Record.State != feed.StateRetired && l.State != StateBroken && !l.isOverdue()
+}
+
+// isOverdue reports whether the owner has been silent for longer than an owner may be, also during a split.
+func (l *Lease) isOverdue() bool {
+	return l.State == StateExpired || l.Silent > cmp.Or(l.Expiration, defaultSilence)
+}
+
+// isLost reports whether the source does not have the changes after the position.
+func (l *Lease) isLost() bool {
+	return slices.ContainsFunc(l.Stuck, func(why feed.Stuck) bool {
+		return why == feed.StuckAhead || why == feed.StuckTooOld || why == feed.StuckNoStart
+	})
 }
 
 // isForeign reports whether a valid lease belongs to a processor of another make.
@@ -240,7 +267,8 @@ func (l *Listing) markStopped() {
 	}
 	for i := range l.Leases {
 		lease := &l.Leases[i]
-		lease.IsAbandoned = lease.State == StateExpired
+		lease.IsAbandoned = lease.Owner != "" && lease.isOverdue() && lease.Record.State != feed.StateRetired &&
+			lease.State != StateBroken
 		if lease.State != StateFree {
 			continue
 		}

@@ -74,6 +74,9 @@ func survey(ctx context.Context, u *Unit) (*Listing, []feed.Record, error) {
 		est, err = u.estimator.Measure(ctx, u.source, listed{LeaseStore: u.leases, records: records, now: now})
 		u.measuring.Unlock()
 	}
+	if errors.Is(ctx.Err(), context.Canceled) { // a caller whose time is over gets what is known
+		return nil, nil, fmt.Errorf("measure the lags: %w", context.Cause(ctx))
+	}
 	l.addLags(est, err)
 	l.Estimate.Cost = cost.Cost()
 	l.relate()
@@ -211,7 +214,8 @@ func (l *Listing) addOverlaps() {
 		for _, other := range covering[:i] {
 			// A splitting parent overlaps its children for a while, and reads nothing.
 			handedOver := lease.Record.State == feed.StateSplitting || other.Record.State == feed.StateSplitting
-			if !handedOver && lease.Range.Overlaps(other.Range) {
+			unread := lease.State == StateBroken || other.State == StateBroken
+			if !handedOver && !unread && lease.Range.Overlaps(other.Range) {
 				lease.addOverlap(other)
 				other.addOverlap(lease)
 			}

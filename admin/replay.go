@@ -36,6 +36,9 @@ func (u *Unit) ResetKeyTo(ctx context.Context, key feed.PartitionKey, to feed.Po
 
 // resetKey checks what a replay needs, and has it done.
 func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Position) ([]Step, error) {
+	if u.source == nil {
+		return nil, fmt.Errorf("%w: %w", feed.ErrBadRequest, errNoSource)
+	}
 	key, err := pkey.Canonical(string(key))
 	if err != nil {
 		return nil, fmt.Errorf("%w: key: %w: want a JSON array of its values, such as [\"oslo\"]", feed.ErrBadRequest, err)

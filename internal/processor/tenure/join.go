@@ -141,11 +141,7 @@ func (j join) joinLease() feed.Reason {
 		made = j.makeJoint(mine, heard.Lease)
 		j.seat.Say(instance.Word{Made: made})
 	case ok:
-		if heard, ok = j.seat.Hear(j.w.held.UntilDrained); ok {
-			made = heard.Made
-		} else if !j.seat.IsOver() {
-			made = instance.MadePerhaps
-		}
+		made = j.hearWhetherMade()
 	case !j.seat.IsLeft && !j.seat.IsOver(): // the other worker may have the mark of this lease
 		made = instance.MadePerhaps
 	}
@@ -226,6 +222,18 @@ func (j join) makeJoint(left, right feed.Record) instance.Made {
 	}
 }
 
+// hearWhetherMade waits for the left worker to say whether the lease of both exists.
+func (j join) hearWhetherMade() instance.Made {
+	heard, ok := j.seat.Hear(j.w.held.UntilDrained)
+	if !ok && !j.seat.IsOver() {
+		return instance.MadePerhaps
+	}
+	if !ok { // the worker may have said so just before it ended
+		heard, _ = j.seat.Hear(j.w.held.UntilDrained)
+	}
+	return heard.Made
+}
+
 // planJoint returns the lease that replaces two marked leases, and until when its create has to arrive. ok is false if
 // the leases cannot be joined after all.
 func (j join) planJoint(left, right feed.Record) (joint feed.Record, until time.Time, ok bool) {
@@ -242,6 +250,11 @@ func (j join) planJoint(left, right feed.Record) (joint feed.Record, until time.
 		return joint, until, false
 	}
 	joint = records.Joint(left, right)
+	for _, of := range []feed.Record{left, right} { // another kind of processor ignores the marks
+		if now, _ := j.w.in.View.Get(of.ID); records.OwnerOf(now) != j.w.in.Me {
+			return joint, until, false
+		}
+	}
 	if others := j.w.in.View.LeasesWhere(func(other feed.Record) bool {
 		return other.ID != left.ID && other.ID != right.ID && other.State != feed.StateRetired &&
 			other.Range.Overlaps(joint.Range)

@@ -216,6 +216,7 @@ func (u *Unit) removeOverlapping(ctx context.Context) error {
 // discardUntaken removes a lease without any earlier owner. If an instance has taken the lease meanwhile, the ETag
 // refuses the delete.
 func (u *Unit) discardUntaken(ctx context.Context, lease feed.Record) error {
+	lease.Owner, lease.Epoch = "", "" // a lease that came too late names its maker, who may not delete it
 	err := u.eraseRecord(ctx, lease)
 	switch {
 	case err == nil || errors.Is(err, feed.ErrNotFound):

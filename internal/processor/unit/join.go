@@ -112,7 +112,8 @@ func (b *balancer) joinPair(s situation, i int) {
 	held, _ := b.in.Claims.Held(given.Range)
 	most := s.capacity[to].Most
 	if from == b.in.Me && held != nil && slices.Contains(s.alive, to) && (most == 0 || s.owned()[to] < most) &&
-		len(s.plan.Waiting) == 0 && len(s.plan.Give) == 0 && held.Stop(instance.Ending{Why: feed.ReasonGiven, To: to}) {
+		len(s.plan.Waiting) == 0 && len(s.plan.Give) == 0 && held.Seat() == nil &&
+		held.Stop(instance.Ending{Why: feed.ReasonGiven, To: to}) {
 		b.joins.tried[whole] = time.Now()
 	}
 }

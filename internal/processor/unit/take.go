@@ -38,15 +38,26 @@ func (b *balancer) ownedWithoutWork(leases []feed.Record) (mine []feed.Record) {
 // for their expiry.
 func (b *balancer) declineGifts(ctx context.Context) {
 	err := b.in.View.List(ctx, time.Now())
+	b.in.Report(ctx, feed.OriginLeaseStore, "", errors.Join(err, b.freeUnbegun(ctx)))
+}
+
+// freeUnbegun frees the leases of this process without a worker, as far as they are known. A lease that is being joined
+// stays until it is known whether the lease of both exists.
+func (b *balancer) freeUnbegun(ctx context.Context) (err error) {
 	for _, lease := range b.ownedWithoutWork(b.situation().leases) {
+		if joining, ok := records.JoiningOf(lease); ok && joining.Until.After(b.in.View.Now()) {
+			continue
+		}
 		lease.Owner, lease.Epoch, lease.Timestamp = "", "", instance.Timestamp()
-		if _, updated := b.in.Store.Update(ctx, lease); !errors.Is(updated, feed.ErrConflict) {
-			err = errors.Join(err, updated)
+		freed, updated := b.in.Store.Update(ctx, lease)
+		switch {
+		case updated == nil:
+			b.in.View.Put(freed)
+		case !errors.Is(updated, feed.ErrConflict) && !errors.Is(updated, feed.ErrNotFound):
+			err = errors.Join(err, fmt.Errorf("release lease %s, which was not begun: %w", lease.Token, updated))
 		}
 	}
-	if err != nil {
-		b.in.Report(ctx, feed.OriginLeaseStore, "", fmt.Errorf("release leases not begun: %w", err))
-	}
+	return err
 }
 
 // acquire takes leases, starts to work on them, and returns their number. acquire stops after the time of a round,

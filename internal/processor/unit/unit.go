@@ -73,6 +73,9 @@ func (u *Unit) leaveUnit(gone bool) {
 		u.balancer.declineGifts(ctx)
 	}
 	u.in.Work.Wait()
+	if !gone && ctx.Err() == nil { // a worker may have made or kept a lease that no worker works on
+		u.in.Report(ctx, feed.OriginLeaseStore, "", u.balancer.freeUnbegun(ctx))
+	}
 }
 
 // IsReady reports whether the unit's leases exist.

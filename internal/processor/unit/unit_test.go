@@ -429,18 +429,19 @@ func (s *archive) Update(_ context.Context, l feed.Record) (feed.Record, error) 
 	return l, nil
 }
 
-// Without the right to delete, a late lease is written once, and not after each listing.
+// Without the right to delete, a late lease is written once, without its maker, and not after each listing.
 func TestALateLeaseIsRetiredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &archive{}
 		u, half := New(instancetest.Idle(t.Context(), s, instance.Options{})), feed.FullRange().Cut(2)[0]
 		late := made(half, holding(time.Now()), time.Now().Add(time.Hour))
+		late.Owner, late.Epoch = "maker", "e1"
 		u.in.View.Put(late)
 		u.in.View.Put(made(feed.FullRange(), holding(time.Now()), time.Now()))
 		time.Sleep(2 * time.Hour)
 		for range 3 {
 			u.dropLate(t.Context())
-			if s.updates != 1 || s.last.ID != late.ID || s.last.State != feed.StateRetired {
+			if s.updates != 1 || s.last.ID != late.ID || s.last.State != feed.StateRetired || !s.last.Free() {
 				t.Fatalf("%d writes, the last of %s, which is %v, want one of %s", s.updates, s.last.ID, s.last.State,
 					late.ID)
 			}

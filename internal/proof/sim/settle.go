@@ -43,6 +43,7 @@ func (w *world) settle() {
 		_ = pause.For(w.ctx, left)
 	}
 	if w.steerer != nil {
+		<-w.steerer.ended
 		w.steerer.resumeAll()
 		w.steerer.steerCalmly()
 	}

@@ -21,7 +21,8 @@ import (
 // steerer is the operator's side of these worlds. One goroutine uses it, and after the faults that of the world.
 type steerer struct {
 	world    *world
-	dice     *rand.Rand
+	dice     *rand.Rand // of run, and when that has ended of the end of the world
+	ended    chan struct{}
 	asked    []feed.Range // pauses that were asked for, and whose resume has not succeeded
 	snapshot *admin.Snapshot
 }
@@ -145,6 +146,7 @@ func (s *steerer) callAs(as *instance, do func(ctx context.Context, u *admin.Uni
 
 // run steers until the faults end.
 func (s *steerer) run() {
+	defer close(s.ended)
 	for {
 		timer := time.NewTimer(time.Duration(s.dice.Int64N(int64(30 * time.Second))))
 		select {

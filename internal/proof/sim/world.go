@@ -123,7 +123,7 @@ func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []s
 		w.tasks.Go(func() { w.operate(dice) })
 	}
 	if w.weather.steered {
-		w.steerer = &steerer{world: w, dice: rand.New(rand.NewPCG(seed, 5))}
+		w.steerer = &steerer{world: w, dice: rand.New(rand.NewPCG(seed, 5)), ended: make(chan struct{})}
 		w.tasks.Go(w.steerer.run)
 	}
 	// Writing ends before the world settles, because the lag can only reach zero then.

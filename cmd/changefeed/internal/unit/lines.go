@@ -242,7 +242,7 @@ func (r Row) line() report.Value {
 		}
 	case KindInstance:
 		line := instanceLine{
-			unit, r.ID, r.Lease, r.Presence == admin.Running, written, r.Leases, r.Sharing, ran{}, notes,
+			unit, r.ID, r.Owner, r.Presence == admin.Running, written, r.Leases, r.Sharing, ran{}, notes,
 		}
 		if v := r.Runs; v != nil {
 			line.ran = ran{new(v.Hash()), known(v.Handler), known(v.Program), known(v.Options)}

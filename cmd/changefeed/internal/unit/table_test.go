@@ -140,7 +140,10 @@ func TestALagThatIsNotKnownIsNull(t *testing.T) {
 			`"lag":0,"lag_exact":false,"lag_shared":false,"lag_seconds":0`,
 		},
 		{Row{Kind: KindLease}, `"range":null,"owner":null,"epoch":null,"position":null,"mode":"latest"`},
-		{Row{Kind: KindInstance, Lease: "one", Presence: admin.Running}, `"instance":"one","running":true,"written":`},
+		{
+			Row{Kind: KindInstance, Lease: "one/e1", Owner: "one", Presence: admin.Running},
+			`"instance":"one","running":true,"written":`,
+		},
 	} {
 		if got, err := report.Line(tt.row.line()); err != nil || !strings.Contains(string(got), tt.want) {
 			t.Errorf("%s, %v, want %s", got, err, tt.want)

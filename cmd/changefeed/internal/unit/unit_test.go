@@ -171,7 +171,8 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		{"of an older Java processor", func(t *testing.T, o office) {
 			o.put(t, o.leases,
 				`{"id":"mailerlocalhost_default_orders..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`)
-		}, "lease 0-FF: not a lease document that this processor can write: it is a Java processor's\n"},
+		}, "lease 0-FF: not a lease document that this processor can write: it is a Java processor's; " +
+			"stopped: no instance runs, 3 changes are waiting\n"},
 		{"a second set", func(t *testing.T, o office) {
 			o.lease(t, "-FF", nil)
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`,
