@@ -154,7 +154,7 @@ func TestAReplayGoesOnOverASplit(t *testing.T) {
 		p = w.run("b", h, o)
 		time.Sleep(2 * time.Minute)
 		got := h.lsns("oslo")
-		if len(got) != 5 || !slices.IsSorted(got[2:]) || len(h.seen[`["oslo"]bad`]) != 1 {
+		if len(got) != 5 || !slices.IsSorted(got[2:]) || h.times(`["oslo"]bad`) != 1 {
 			t.Errorf("oslo %v, want one and two, and then all three", got)
 		}
 		if items, again := h.items(); items != 8 || again != 2 || w.pending() != 0 {

@@ -80,15 +80,9 @@ func TestASkipThatCannotBeWrittenIsNotDone(t *testing.T) {
 func TestAWithdrawnSkipIsNotCarriedOut(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		h, p, f := failingBad(w, &hookedStore{Leases: w.leases})
-		entered := make(chan struct{}, 100)
-		fails := h.before
-		h.before = func(ctx context.Context, b *feed.Batch) error {
-			entered <- struct{}{}
-			time.Sleep(10 * time.Second)
-			return fails(ctx, b)
-		}
-		<-entered
-		<-entered
+		h.slow.Store(true)
+		<-h.entered
+		<-h.entered
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if _, err := w.admin(admin.Options{}).Skip(ctx, f); !errors.Is(err, admin.ErrNotServed) {

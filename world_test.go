@@ -217,6 +217,13 @@ func (y *tally) record(b *feed.Batch) error {
 	return nil
 }
 
+// times is how often an item was seen, named by its key and id.
+func (y *tally) times(name string) int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return len(y.seen[name])
+}
+
 // items is how many items were seen, and how many deliveries came on top.
 func (y *tally) items() (items, again int) {
 	y.mu.Lock()
