@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -223,25 +222,13 @@ func TestNothingIsCutBesideAForeignOwner(t *testing.T) {
 		a := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		a.stop(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var host sync.WaitGroup
-		host.Go(func() { // renews one lease
-			for ctx.Err() == nil {
-				lease := w.records(feed.KindLease)[0]
-				lease.Owner, lease.Epoch = "net", ""
-				if _, err := w.leases.Update(ctx, lease); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-				time.Sleep(10 * time.Second)
-			}
-		})
+		end := w.renewAsForeigner()
 		b := w.run("b", &tally{}, changefeed.Options{MinLeases: 6})
 		time.Sleep(2 * time.Minute)
 		if n := len(w.ranges()); n != 2 {
 			t.Errorf("%d leases beside a foreign owner, want 2", n)
 		}
-		stop()
-		host.Wait()
+		end()
 		time.Sleep(2 * time.Minute)
 		if n := len(w.ranges()); n != 6 {
 			t.Errorf("%d leases when the foreign owner has gone, want 6", n)

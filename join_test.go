@@ -325,25 +325,13 @@ func TestAPausedLeaseIsNotJoined(t *testing.T) {
 func TestNothingIsJoinedBesideAForeignOwner(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.finer(4)
-		ctx, stop := context.WithCancel(t.Context())
-		var host sync.WaitGroup
-		host.Go(func() { // renews one lease
-			for ctx.Err() == nil {
-				lease := w.records(feed.KindLease)[0]
-				lease.Owner, lease.Epoch = "net", ""
-				if _, err := w.leases.Update(ctx, lease); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-				time.Sleep(10 * time.Second)
-			}
-		})
+		end := w.renewAsForeigner()
 		b := w.run("b", &tally{}, changefeed.Options{})
 		time.Sleep(3 * joinRest)
 		if n := len(w.ranges()); n != 4 {
 			t.Errorf("%d leases beside a foreign owner, want 4", n)
 		}
-		stop()
-		host.Wait()
+		end()
 		time.Sleep(4 * joinRest)
 		if n := len(w.ranges()); n != 1 {
 			t.Errorf("%d leases when the foreign owner has gone, want 1", n)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
@@ -233,6 +234,26 @@ func (y *tally) items() (items, again int) {
 		again += len(lsns) - 1
 	}
 	return items, again
+}
+
+// renewAsForeigner has another kind of processor own a lease, and renew it until end is called.
+func (w *world) renewAsForeigner() (end func()) {
+	ctx, stop := context.WithCancel(w.t.Context())
+	var host sync.WaitGroup
+	host.Go(func() {
+		for ctx.Err() == nil {
+			lease := w.records(feed.KindLease)[0]
+			lease.Owner, lease.Epoch = "net", ""
+			if _, err := w.leases.Update(ctx, lease); err != nil && ctx.Err() == nil {
+				w.t.Error(err)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+	return func() {
+		stop()
+		host.Wait()
+	}
 }
 
 // process is one running instance.

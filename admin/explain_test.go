@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -23,23 +22,7 @@ func half(t *testing.T, i int) feed.Record {
 // A lease is explained alone, by its token, with the lines of the history about its keys. An unknown token is an error
 // that names the leases.
 func TestOneLeaseIsExplainedWithItsHistory(t *testing.T) {
-	db, err := docstore.Open("", docstore.Options{InMemory: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	container, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases, err := docstore.NewLeases(t.Context(), container, "mailer", orders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	orders, leases := stores(t)
 	u := Open(orders, leases, Options{By: "ada", Reason: "INC-4711"})
 	if l, err := u.List(t.Context()); err != nil || len(l.Leases) != 0 || len(l.Holes) != 1 {
 		t.Errorf("a unit without leases is listed as %+v, %v, want one hole", l, err)

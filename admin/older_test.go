@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -27,23 +26,7 @@ func (s olderOwner) Create(ctx context.Context, r feed.Record) (feed.Record, err
 // A caller learns that the owner of the lease is of an older version, and not only that time is over.
 func TestAnOlderOwnerIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := docstore.Open("", docstore.Options{InMemory: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		container, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		leases, err := docstore.NewLeases(t.Context(), container, "mailer", orders)
-		if err != nil {
-			t.Fatal(err)
-		}
+		orders, leases := stores(t)
 		if _, err := leases.Create(t.Context(), feed.Record{
 			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Owner: "one", Epoch: "e1",
 			Expiration: time.Hour,
@@ -52,7 +35,7 @@ func TestAnOlderOwnerIsNamed(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err = Open(orders, olderOwner{leases}, Options{}).Reset(ctx, All(), feed.FromBeginning())
+		_, err := Open(orders, olderOwner{leases}, Options{}).Reset(ctx, All(), feed.FromBeginning())
 		if !errors.Is(err, ErrUnknownAction) || !errors.Is(err, ErrNotServed) ||
 			!strings.Contains(err.Error(), "instance one") {
 			t.Errorf("the reset ends with %v, want that the owner does not know the action", err)

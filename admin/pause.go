@@ -176,11 +176,7 @@ func (u *Unit) settle(ctx context.Context, v *records.View, of feed.Range,
 // A range paused as a part of a larger one cannot be resumed alone: the error is a [feed.ErrBadRequest] that
 // names the larger range. Other errors are those of [Unit.Pause].
 func (u *Unit) Resume(ctx context.Context, s Selection) ([]Step, error) {
-	v, err := u.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	chosen, err := u.choose(v, s)
+	v, chosen, err := listChosen(ctx, u, s)
 	if err != nil {
 		return nil, err
 	}

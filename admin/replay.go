@@ -36,8 +36,8 @@ func (u *Unit) ResetKeyTo(ctx context.Context, key feed.PartitionKey, to feed.Po
 
 // resetKey checks what a replay needs, and has it done.
 func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Position) ([]Step, error) {
-	if u.source == nil {
-		return nil, fmt.Errorf("%w: %w", feed.ErrBadRequest, errNoSource)
+	if err := needSource(u); err != nil {
+		return nil, err
 	}
 	key, err := pkey.Canonical(string(key))
 	if err != nil {

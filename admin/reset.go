@@ -118,14 +118,10 @@ func aheadError(page feed.Page) error {
 func (u *Unit) resetEach(ctx context.Context, action Action, s Selection,
 	find func(context.Context, feed.Record) (feed.Position, error),
 ) ([]Step, error) {
-	if u.source == nil {
-		return nil, fmt.Errorf("%w: %w", feed.ErrBadRequest, errNoSource)
-	}
-	v, err := u.list(ctx)
-	if err != nil {
+	if err := needSource(u); err != nil {
 		return nil, err
 	}
-	chosen, err := u.choose(v, s)
+	v, chosen, err := listChosen(ctx, u, s)
 	if err != nil {
 		return nil, err
 	}

@@ -51,14 +51,10 @@ func (c FailedChange) name() notes.Skip {
 // Errors: those of [Unit.Pause] but [feed.ErrConflict], [feed.ErrGone] for a lease whose partition was split and that
 // no instance has split yet, and those of the source.
 func (u *Unit) Failing(ctx context.Context, s Selection) ([]Failing, error) {
-	if u.source == nil {
-		return nil, fmt.Errorf("%w: %w", feed.ErrBadRequest, errNoSource)
-	}
-	v, err := u.list(ctx)
-	if err != nil {
+	if err := needSource(u); err != nil {
 		return nil, err
 	}
-	chosen, err := u.choose(v, s)
+	_, chosen, err := listChosen(ctx, u, s)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +123,8 @@ func whyUnread(lease feed.Record, err error) error {
 // [ErrNotServed] if the owner has not obeyed before the end of ctx.
 func (u *Unit) Skip(ctx context.Context, f Failing) (Failing, error) {
 	f.Done = false
-	if u.source == nil {
-		return f, fmt.Errorf("%w: %w", feed.ErrBadRequest, errNoSource)
+	if err := needSource(u); err != nil {
+		return f, err
 	}
 	if n := len(f.Changes); n == 0 || n > records.MaxSkipped || f.More {
 		many := strconv.Itoa(n)

@@ -99,6 +99,23 @@ func (u *Unit) list(ctx context.Context) (*records.View, error) {
 	return v, nil
 }
 
+// needSource returns an error if the unit was opened without the container that it reads.
+func needSource(u *Unit) error {
+	if u.source == nil {
+		return fmt.Errorf("%w: %w", feed.ErrBadRequest, errNoSource)
+	}
+	return nil
+}
+
+// listChosen lists the leases, and chooses those of a selection.
+func listChosen(ctx context.Context, u *Unit, s Selection) (v *records.View, chosen []feed.Record, err error) {
+	if v, err = u.list(ctx); err != nil {
+		return nil, nil, err
+	}
+	chosen, err = u.choose(v, s)
+	return v, chosen, err
+}
+
 // choose returns the leases of a selection, by their ranges. The error names what cannot be steered.
 func (u *Unit) choose(v *records.View, s Selection) (chosen []feed.Record, err error) {
 	leases, bad := v.Leases()

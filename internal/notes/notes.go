@@ -32,6 +32,18 @@ const (
 	OutageProperty  = "changefeed.outage" // an [Outage] that has not ended
 )
 
+// AboutChanges returns the properties of a lease that say something of changes after a position.
+func AboutChanges() []string {
+	return []string{
+		DoneProperty,
+		FailingProperty,
+		HeldProperty,
+		AsideProperty,
+		OutageProperty,
+		SkipsProperty,
+	}
+}
+
 // The limits of a lease.
 const (
 	MaxOpen = 5000 // LSNs in Done.Open: about 10 KB, because a difference has one or two digits

@@ -64,14 +64,7 @@ func ResetTo(l *feed.Record, at feed.Position, by notes.LastReset) {
 		by.On = max(by.On, old.On+1)
 	}
 	l.Position, l.Attempts, l.Owner, l.Epoch = at, 0, "", ""
-	for _, note := range []string{
-		notes.DoneProperty,
-		notes.FailingProperty,
-		notes.HeldProperty,
-		notes.AsideProperty,
-		notes.OutageProperty,
-		notes.SkipsProperty,
-	} {
+	for _, note := range notes.AboutChanges() {
 		SetProperty(l, note, "")
 	}
 	SetProperty(l, notes.ResetProperty, by.String())

@@ -22,10 +22,7 @@ func CanJoin(source feed.Source, left, right feed.Record) bool {
 
 // IsJoinable reports whether a lease has nothing that would be lost if a lease of more keys replaced it.
 func IsJoinable(l feed.Record) bool {
-	for _, note := range []string{
-		notes.DoneProperty, notes.FailingProperty, notes.HeldProperty, notes.AsideProperty, notes.SkipsProperty,
-		notes.OutageProperty, notes.PausedProperty,
-	} {
+	for _, note := range append(notes.AboutChanges(), notes.PausedProperty) {
 		if l.Properties[note] != "" {
 			return false
 		}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
@@ -201,11 +201,12 @@ func TestExportsThatBeginAndEndAtOnceNeverShareAFile(t *testing.T) {
 	c, _ := openStore(t, 4)
 	o := Options{Range: feed.FullRange()}
 	path := interruptedExport(t, c, o)
-	var have, shared, opened atomic.Int64
+	var have, shared, opened, tried atomic.Int64
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
 			for range 1000 {
+				tried.Add(1)
 				f, err := OpenFile(path, c, o, false)
 				if err != nil {
 					continue
@@ -214,7 +215,9 @@ func TestExportsThatBeginAndEndAtOnceNeverShareAFile(t *testing.T) {
 				if have.Add(1) > 1 {
 					shared.Add(1)
 				}
-				time.Sleep(50 * time.Microsecond) // so that others come meanwhile
+				for before, looks := tried.Load(), 0; tried.Load() == before && looks < 1000; looks++ {
+					runtime.Gosched() // until another export comes, if any is left
+				}
 				have.Add(-1)
 				if err := f.Close(); err != nil {
 					t.Error(err)
