@@ -57,49 +57,45 @@ func describeRequest(record feed.Record, now time.Time) Request {
 	if json.Valid([]byte(r.Key)) {
 		q.Key = json.RawMessage(r.Key)
 	}
-	if control, err := notes.ReadControl(record.Properties); err == nil {
+	control, err := notes.ReadControl(record.Properties)
+	if err == nil {
 		q.Of = feed.Range{Min: control.Min, Max: control.Max}
-		q.describeControl(control)
-		return q
+		q.By, q.Reason = control.By, control.Why
 	}
-	outcome, ok := notes.ReadOutcome(record.Properties)
-	q.State = RequestAsked
-	switch {
-	case record.State == feed.StateRetired && ok:
-		q.State = RequestServed
-		q.note("its outcome is %s; the store removes it", outcome.Result)
-	case record.State == feed.StateRetired:
-		q.State = RequestWithdrawn
-		q.note("the store removes it")
-	case record.TTL > 0 && now.After(record.Updated.Add(record.TTL)):
-		q.State = RequestExpired
-		q.note("nobody serves it any more")
-	case q.Waits != "":
-		q.note("not served yet: %s", sentence.OneLine(q.Waits))
-	case r.Tries > 0:
-		q.note("an instance has begun with it")
-	default:
-		q.note("the owner of its range has not answered yet")
+	q.addState(now, err == nil && control.Action == notes.Pause, r.Tries > 0)
+	if q.By != "" {
+		q.note("by %s", sentence.OneLine(q.By))
+	}
+	if q.Reason != "" {
+		q.note("%s", sentence.OneLine(q.Reason))
 	}
 	return q
 }
 
-// describeControl describes a request about whole leases.
-func (q *Request) describeControl(control notes.Control) {
-	q.By, q.Reason, q.State = control.By, control.Why, RequestAsked
-	switch {
-	case q.Record.State == feed.StateRetired && control.Action == notes.Pause:
+// addState adds how the request is. A pause lasts until somebody ends it, and nobody answers it.
+func (q *Request) addState(now time.Time, isPause, begun bool) {
+	outcome, answered := notes.ReadOutcome(q.Record.Properties)
+	q.State = RequestAsked
+	switch isRetired := q.Record.State == feed.StateRetired; {
+	case isRetired && isPause:
 		q.State = RequestWithdrawn
 		q.note("the pause is over; the store removes it")
-	case q.Record.State == feed.StateRetired:
+	case isPause:
+	case isRetired && answered:
 		q.State = RequestServed
+		q.note("its outcome is %s; the store removes it", outcome.Result)
+	case isRetired:
+		q.State = RequestWithdrawn
 		q.note("the store removes it")
-	}
-	if control.By != "" {
-		q.note("by %s", sentence.OneLine(control.By))
-	}
-	if control.Why != "" {
-		q.note("%s", sentence.OneLine(control.Why))
+	case q.TTL > 0 && now.After(q.Updated.Add(q.TTL)):
+		q.State = RequestExpired
+		q.note("nobody serves it any more")
+	case q.Waits != "":
+		q.note("not served yet: %s", sentence.OneLine(q.Waits))
+	case begun:
+		q.note("an instance has begun with it")
+	default:
+		q.note("the owner of its range has not answered yet")
 	}
 }
 

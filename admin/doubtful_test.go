@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // explained returns the explanation of the only lease of a listing.
@@ -145,6 +146,41 @@ func TestWhatNeedsTheContainerSaysSo(t *testing.T) {
 	for name, err := range map[string]error{"Failing": failing, "Skip": skip, "Reset": reset, "ResetKey": replay} {
 		if !errors.Is(err, feed.ErrBadRequest) || !errors.Is(err, errNoSource) {
 			t.Errorf("%s: %v, want that the container is missing", name, err)
+		}
+	}
+}
+
+// A request about leases is served, withdrawn or expired as one about a key is. A pause lasts until somebody ends it.
+func TestARequestAboutLeasesTellsItsState(t *testing.T) {
+	now := time.Now()
+	served := notes.Outcome{Result: notes.Handled}
+	for _, tt := range []struct {
+		name, action string
+		edit         func(*feed.Record)
+		want         RequestState
+	}{
+		{"asked", notes.Reset, func(*feed.Record) {}, RequestAsked},
+		{"served", notes.Reset, func(r *feed.Record) {
+			r.State, r.Properties = feed.StateRetired, served.Properties(r.Properties)
+		}, RequestServed},
+		{"withdrawn", notes.Reset, func(r *feed.Record) { r.State = feed.StateRetired }, RequestWithdrawn},
+		{"expired", notes.Reset, func(r *feed.Record) { r.TTL = time.Minute }, RequestExpired},
+		{"not expired yet", notes.Reset, func(r *feed.Record) { r.TTL = 5 * time.Minute }, RequestAsked},
+		{"paused", notes.Pause, func(*feed.Record) {}, RequestAsked},
+		{"resumed", notes.Pause, func(r *feed.Record) {
+			r.State, r.TTL = feed.StateRetired, time.Minute
+		}, RequestWithdrawn},
+	} {
+		r := feed.Record{
+			Kind: feed.KindRequest, Token: tt.name, Updated: now.Add(-2 * time.Minute), State: feed.StateLive,
+			Properties: notes.Control{Action: tt.action, Max: "FF", By: "ann", Why: "a test"}.Properties(nil),
+		}
+		tt.edit(&r)
+		q := describeRequest(r, now)
+		said := strings.Join(q.Notes, "; ")
+		if q.State != tt.want || q.By != "ann" || q.Reason != "a test" || !strings.HasSuffix(said, "by ann; a test") {
+			t.Errorf("%s: state %s, by %q because %q, notes %q; want state %s", tt.name, q.State, q.By, q.Reason, said,
+				tt.want)
 		}
 	}
 }

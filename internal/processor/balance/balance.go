@@ -187,7 +187,8 @@ func (s *shares) setQuotas(leases int) {
 
 // shareByWeight sets the quotas of owners without a limit that matters: the exact shares, rounded down. Of the owners
 // whose exact share is larger, those with the most leases above their quotas receive a further lease, then those with
-// the largest fractions.
+// the largest fractions, then the first by name. Leases up to the quota must not decide: while instances take free
+// leases one after another, each would see another favorite, and a lease would be left.
 func (s *shares) shareByWeight(owners []Owner, leases int) {
 	total, left := s.totalWeight(owners), leases
 	for _, o := range owners {
@@ -201,7 +202,6 @@ func (s *shares) shareByWeight(owners []Owner, leases int) {
 		return cmp.Or(
 			cmp.Compare(surplus(b), surplus(a)),
 			cmp.Compare(fraction(b), fraction(a)),
-			cmp.Compare(len(s.owned[b]), len(s.owned[a])),
 		)
 	})
 	for _, o := range larger[:min(left, len(larger))] {

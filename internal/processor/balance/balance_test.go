@@ -220,6 +220,38 @@ func TestBalanceConvergesInOneRoundWithMinimalMoves(t *testing.T) {
 	})
 }
 
+// Instances take free leases one after another, each with a view of its moment: an instance that comes late sees what
+// the others have taken meanwhile, or a part of that. No lease is left for the next round, and none is moved.
+func TestInstancesThatTakeOneAfterAnotherLeaveNoLease(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFleet(rapid.IntRange(1, 30).Draw(t, "leases"), "a", "b", "c", "d", "e")
+		f.alive = f.alive[:rapid.IntRange(1, 5).Draw(t, "instances")]
+		f.capacity = map[Owner]Capacity{}
+		for _, o := range f.alive {
+			f.capacity[o] = Capacity{Weight: rapid.IntRange(0, 3).Draw(t, "weight of "+o.Instance)}
+		}
+		views := [][]Lease{slices.Clone(f.leases)} // after each write of a lease
+		for _, me := range rapid.Permutation(f.alive).Draw(t, "order") {
+			seen := views[rapid.IntRange(0, len(views)-1).Draw(t, "view of "+me.Instance)]
+			for _, i := range Compute(me, f.alive, f.capacity, seen).Take {
+				if !f.leases[i].Free {
+					t.Fatalf("%v reaches for lease %d of %v", me, i, f.leases[i].Owner)
+				}
+				f.leases[i].Owner, f.leases[i].Free = me, false
+				views = append(views, slices.Clone(f.leases))
+			}
+		}
+		for i, l := range f.leases {
+			if l.Free {
+				t.Errorf("lease %d is left: %v", i, f.counts())
+			}
+		}
+		if moves := f.round(t); moves > 0 {
+			t.Errorf("%d leases are moved afterwards: %v", moves, f.counts())
+		}
+	})
+}
+
 // A lease whose owner has not begun yet is not moved once more.
 func TestALeaseBehindAFenceStays(t *testing.T) {
 	for _, byLoad := range []bool{false, true} {
