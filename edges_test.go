@@ -37,8 +37,46 @@ func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
 	} {
 		l.addBacklog(b)
 	}
-	if l.Pending != 6 || !l.Oldest.Equal(at(10)) || l.Age(at(15)) != 5*time.Second || l.Age(at(5)) != 0 {
+	if l.Pending != 6 || !l.Oldest.Equal(at(10)) {
 		t.Errorf("%d pending since %v", l.Pending, l.Oldest)
+	}
+	for now, want := range map[int64]time.Duration{15: 5 * time.Second, 5: 0} {
+		if age, known := l.Age(at(now)); age != want || !known {
+			t.Errorf("the age at %v is %v, known %v, want %v", now, age, known, want)
+		}
+	}
+	total := Lag{Exact: true}
+	total.addPart(l)
+	total.addPart(Lag{Pending: 4, Exact: true, untimed: true, Oldest: at(12)})
+	if age, known := total.Age(at(15)); age != 5*time.Second || known {
+		t.Errorf("with a change of an unknown time the age is %v, known %v", age, known)
+	}
+}
+
+// Changes without a commit time may have waited for any time.
+func TestALagWithoutATimeHasNoAge(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	for _, tt := range []struct {
+		backlogs []feed.Backlog
+		age      time.Duration
+		known    bool
+	}{
+		{[]feed.Backlog{{}}, 0, true},
+		{[]feed.Backlog{{Items: 2}}, 0, false},
+		{[]feed.Backlog{{Items: 2}, {Items: 1, Oldest: at(10)}}, 20 * time.Second, false},
+		{[]feed.Backlog{{Items: 1, Oldest: at(10)}, {Items: 2}, {}}, 20 * time.Second, false},
+		{[]feed.Backlog{{Items: 1, Oldest: at(10)}, {}}, 20 * time.Second, true},
+	} {
+		var l Lag
+		for _, b := range tt.backlogs {
+			l.addBacklog(b)
+		}
+		if age, known := l.Age(at(30)); age != tt.age || known != tt.known {
+			t.Errorf("%+v: %v, known %v, want %v, %v", tt.backlogs, age, known, tt.age, tt.known)
+		}
+	}
+	if _, known := (Lag{Pending: 1}).Age(at(30)); known {
+		t.Error("the age of a change without a time is known")
 	}
 }
 

@@ -346,8 +346,7 @@ func totalOf(lags []Lag) Lag {
 
 // addLag adds a known lag to a total.
 func (l *Lag) addLag(o Lag, first bool) {
-	l.addBacklog(feed.Backlog{Items: o.Pending, Oldest: o.Oldest})
-	l.Exact, l.Shared = l.Exact && o.Exact, l.Shared || !o.Exact && o.Shared
+	l.addPart(o)
 	l.Held, l.SetAside = l.Held+o.Held, l.SetAside+o.SetAside
 	switch {
 	case first:

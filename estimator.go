@@ -54,12 +54,13 @@ type Lag struct {
 	untimed  bool // the time of a pending change is unknown
 }
 
-// Age is how long the oldest pending change has waited at the time now, 0 if no change is pending.
-func (l Lag) Age(now time.Time) time.Duration {
-	if l.Oldest.IsZero() {
-		return 0
+// Age returns how long the oldest pending change has waited at a time; 0 if none is pending. If the commit time of a
+// pending change is unknown, known is false, and the oldest change may have waited for longer than age.
+func (l Lag) Age(now time.Time) (age time.Duration, known bool) {
+	if !l.Oldest.IsZero() {
+		age = max(0, now.Sub(l.Oldest))
 	}
-	return max(0, now.Sub(l.Oldest))
+	return age, !l.untimed && (l.Pending == 0 || !l.Oldest.IsZero())
 }
 
 // Known reports whether Pending is known. If Err is an [feed.ErrForeignLease], as that of a lease of a Java processor,
@@ -201,9 +202,7 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 		if gone = listing; errors.Is(err, feed.ErrGone) && !again {
 			continue // split since they were listed
 		}
-		lag.addBacklog(feed.Backlog{Items: sum.Pending, Oldest: sum.Oldest})
-		lag.Exact, lag.Shared = lag.Exact && sum.Exact, lag.Shared || sum.Shared
-		lag.untimed = lag.untimed || sum.untimed
+		lag.addPart(sum)
 		return err
 	}
 }
@@ -238,9 +237,10 @@ func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared 
 		case m.isEnd(page, at):
 			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
 			return nil
-		case empty == mostEmpty: // others may come behind
-			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
-			lag.Exact, lag.untimed = false, true
+		case empty == mostEmpty: // nobody knows what comes behind
+			at, _ := records.TokenLSN(m.source, page.Next.Token)
+			lag.addBacklog(feed.Backlog{Items: max(int64(items), page.Head-at, 1), Oldest: first.Time})
+			lag.Exact, lag.Shared = false, lag.Shared || shared
 			return nil
 		case items >= most:
 			// The LSNs from the first pending change to the head, both included, as .NET's estimator counts.
@@ -266,7 +266,15 @@ func (m *meter) isEnd(page feed.Page, from feed.Position) bool {
 // addBacklog adds to the pending changes.
 func (l *Lag) addBacklog(backlog feed.Backlog) {
 	l.Pending += backlog.Items
+	l.untimed = l.untimed || backlog.Items > 0 && backlog.Oldest.IsZero()
 	if l.Oldest.IsZero() || !backlog.Oldest.IsZero() && backlog.Oldest.Before(l.Oldest) {
 		l.Oldest = backlog.Oldest
 	}
+}
+
+// addPart adds the lag of a part of the range, or of a lease to a total.
+func (l *Lag) addPart(part Lag) {
+	l.addBacklog(feed.Backlog{Items: part.Pending, Oldest: part.Oldest})
+	l.untimed = l.untimed || part.untimed
+	l.Exact, l.Shared = l.Exact && part.Exact, l.Shared || !part.Exact && part.Shared
 }

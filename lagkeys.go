@@ -74,7 +74,7 @@ func (m *meter) addAside(ctx context.Context, lag *Lag, aside []notes.AsideKey) 
 			// A later version of the change may be newer than the changes of other keys, so each key is asked.
 			oldest := m.findTime(ctx, lag.Lease, k.Key, m.asideFrom(k, at), 0)
 			lag.addBacklog(feed.Backlog{Items: 1, Oldest: oldest}) // or more
-			lag.Exact, lag.untimed = false, lag.untimed || oldest.IsZero()
+			lag.Exact = false
 			continue
 		}
 		if err != nil {

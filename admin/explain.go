@@ -159,8 +159,8 @@ func (e explainer) whereItIs() string {
 	if e.Lag.Pending == 1 {
 		wait = "waits"
 	}
-	return fmt.Sprintf("%s, and %s%s %s after it, the oldest for %s.", at, markOf(e.Lag),
-		sentence.Count(e.Lag.Pending, "change"), wait, sentence.Duration(e.Lag.Age(e.now())))
+	return fmt.Sprintf("%s, and %s%s %s after it, the oldest %s.", at, markOf(e.Lag),
+		sentence.Count(e.Lag.Pending, "change"), wait, sentence.Waited(e.Lag.Age(e.now())))
 }
 
 // whoPaused says who has paused the lease, and why.

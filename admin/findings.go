@@ -109,14 +109,19 @@ func (l *Listing) Findings() (all []Finding) {
 	return all
 }
 
-// Waiting returns the leases whose oldest change has waited for longer than a time.
+// Waiting returns the leases whose oldest change has waited for longer than a time. It does not find changes whose
+// commit time is unknown: see [changefeed.Lag.Age].
 func (l *Listing) Waiting(most time.Duration) (found []Finding) {
 	for i := range l.Leases {
 		lease := &l.Leases[i]
-		if lease.Lag == nil || lease.Lag.Age(l.At) <= most {
+		if lease.Lag == nil {
 			continue
 		}
-		f := lease.about("the oldest change has waited for " + sentence.Duration(lease.Lag.Age(l.At)))
+		age, known := lease.Lag.Age(l.At)
+		if age <= most {
+			continue
+		}
+		f := lease.about("the oldest change has waited " + sentence.Waited(age, known))
 		f.Word, f.Grade, f.Means = WordWait, GradeWarning, "changes have waited for too long"
 		f.Next = nextOfLag.of(l.IsAtWork())
 		found = append(found, f)

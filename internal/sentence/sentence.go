@@ -37,6 +37,17 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// Waited says for how long something has waited. If that is not known, it may be longer than d.
+func Waited(d time.Duration, known bool) string {
+	switch {
+	case known:
+		return "for " + Duration(d)
+	case d == 0:
+		return "for an unknown time"
+	}
+	return "for " + Duration(d) + " or more"
+}
+
 // Clock returns a time of the last day without the date, and any other time with the date.
 func Clock(t, now time.Time) string {
 	if now.Sub(t) < 24*time.Hour {

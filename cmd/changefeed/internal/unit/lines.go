@@ -200,7 +200,9 @@ func (u *Unit) line() report.Value {
 	}
 	if total.Known() {
 		line.Pending, line.Exact, line.Shared = &total.Pending, total.Exact, total.Shared
-		line.Oldest = new(total.Age(est.At).Seconds())
+		if age, known := total.Age(est.At); known {
+			line.Oldest = new(age.Seconds())
+		}
 	} else {
 		line.Unknown = known(total.Err.Error())
 	}

@@ -123,7 +123,10 @@ func leaseRow(lease admin.Lease, now time.Time) Row {
 		r.InHand = new(lease.InHand(now).Seconds())
 	}
 	if lag := lease.Lag; lag != nil {
-		r.Lag, r.Exact, r.Shared, r.Waited = new(lag.Pending), lag.Exact, lag.Shared, new(lag.Age(now).Seconds())
+		r.Lag, r.Exact, r.Shared = new(lag.Pending), lag.Exact, lag.Shared
+		if age, known := lag.Age(now); known {
+			r.Waited = new(age.Seconds())
+		}
 		r.Watermark, r.Pace = lag.Watermark, lag.Pace
 	}
 	return r

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -97,8 +98,9 @@ func (s Sum) Behind() string {
 		if !s.Known {
 			more = " and more that nobody knows"
 		}
-		return fmt.Sprintf("%s%s behind%s, the oldest for %s", mark(s.Exact, s.Shared),
-			terminal.Count(s.Lag, "change"), more, terminal.Seconds(s.Waited))
+		waited := time.Duration(s.Waited * float64(time.Second))
+		return fmt.Sprintf("%s%s behind%s, the oldest %s", mark(s.Exact, s.Shared),
+			terminal.Count(s.Lag, "change"), more, sentence.Waited(waited, s.Timed))
 	}
 	return "nothing behind"
 }
@@ -132,8 +134,10 @@ func cells(r Row) []string {
 	// A dash would say that there is nothing to count, as for a hole. Here the number is unknown.
 	lag, waited := "?", "?"
 	if r.Lag != nil {
-		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(*r.Waited)
-		lag = mark(r.Exact, r.Shared) + lag
+		lag = mark(r.Exact, r.Shared) + strconv.FormatInt(*r.Lag, 10)
+	}
+	if r.Waited != nil {
+		waited = terminal.Seconds(*r.Waited)
 	}
 	return []string{
 		name, terminal.OrDash(r.Owner), terminal.Seconds(r.Silent) + " ago", r.Position, lag, waited,

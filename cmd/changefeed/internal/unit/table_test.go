@@ -36,6 +36,33 @@ func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 	}
 }
 
+// If the commit time of a pending change is unknown, nobody knows for how long changes have waited.
+func TestATableDoesNotInventATime(t *testing.T) {
+	timed := Row{Kind: KindLease, Lag: new(int64(4)), Exact: true, Waited: new(3.0)}
+	untimed := Row{Kind: KindLease, Lag: new(int64(3)), Exact: true}
+	for _, tt := range []struct {
+		rows []Row
+		want string
+	}{
+		{[]Row{timed, untimed}, "7 changes behind, the oldest for 3s or more"},
+		{[]Row{untimed, timed}, "7 changes behind, the oldest for 3s or more"},
+		{[]Row{untimed}, "3 changes behind, the oldest for an unknown time"},
+	} {
+		if got := (&Unit{Rows: tt.rows}).Sums().Behind(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+	if got := cells(untimed); got[4] != "3" || got[5] != "?" {
+		t.Errorf("cells %q, want a lag of 3 and an unknown time", got)
+	}
+	text, err := report.Line(untimed.line())
+	for _, want := range []string{`"lag":3,`, `"lag_seconds":null`} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("for programs: %s, %v, want %s", text, err, want)
+		}
+	}
+}
+
 // Zero may mean that nobody knows, which must not read like good news; and what is known is said all the same.
 func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 	known, unknown := Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0), Exact: true}, Row{Kind: KindLease}

@@ -218,11 +218,12 @@ type Sum struct {
 	Shared bool
 	Known  bool    // lag includes all leases
 	Waited float64 // seconds that the oldest pending change has waited
+	Timed  bool    // the oldest change has not waited for longer than that
 }
 
 // Sums adds the rows up.
 func (u *Unit) Sums() Sum {
-	s := Sum{Known: true, Exact: true}
+	s := Sum{Known: true, Exact: true, Timed: true}
 	for _, r := range u.Rows {
 		switch r.Kind {
 		case KindLease:
@@ -239,6 +240,7 @@ func (u *Unit) Sums() Sum {
 			s.Lag += *r.Lag
 			s.Exact = s.Exact && r.Exact
 			s.Shared = s.Shared || !r.Exact && r.Shared
+			s.Timed = s.Timed && r.Waited != nil
 		}
 		if len(r.Overlaps) > 0 { // changes of these keys count twice
 			s.Exact, s.Shared = false, true
