@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -57,10 +58,10 @@ const settled = 5 * time.Second
 // ownerSilence is how long an owner may be silent if the lease does not say: the default of Options.Expiration.
 const ownerSilence = time.Minute
 
-// Estimator measures a unit again and again, and so knows how fast it is. The zero value is ready. Measure must not be
-// called concurrently.
+// Estimator measures one unit again and again, and so knows how fast the unit is. The zero value is ready. Estimates at
+// the same time are compared with the same earlier one.
 type Estimator struct {
-	last map[string]seenLag // by the ids of the leases
+	last atomic.Value // map[string]seenLag, by the ids of the leases
 }
 
 // seenLag is the lag of a lease in the estimate before.
@@ -86,10 +87,11 @@ func (e *Estimator) Measure(ctx context.Context, source feed.Source, leases feed
 	u.at, u.works = est.At, isAtWork(u.view)
 	good, bad := u.view.Placed()
 	all := slices.Concat(good, bad)
+	last, _ := e.last.Load().(map[string]seenLag)
 	lags := make([]seenLag, len(all))
 	parallel.Each(ctx, len(all), measuredAtOnce, func(i int) {
 		parts := owed(all[i], good) // a lease in the format of another processor can be measured too
-		lags[i] = e.measureLease(ctx, &u, all[i], parts, foreign.errs[all[i].ID], now)
+		lags[i] = u.compareLease(ctx, last, all[i], parts, foreign.errs[all[i].ID], now)
 	})
 	seen := make(map[string]seenLag, len(good))
 	for i, lag := range lags {
@@ -100,7 +102,7 @@ func (e *Estimator) Measure(ctx context.Context, source feed.Source, leases feed
 		}
 		est.Leases = append(est.Leases, lag.Lag)
 	}
-	e.last = seen
+	e.last.Store(seen)
 	est.Total, est.Cost = totalOf(est.Leases), cost.Cost()
 	return est, context.Cause(ctx)
 }

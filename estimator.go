@@ -91,12 +91,12 @@ func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) (
 // hundred a second: more at once would only meet its limit.
 const measuredAtOnce = 8
 
-// measureLease measures a lease, and compares the lag with that of the estimate before.
-func (e *Estimator) measureLease(ctx context.Context, u *measuredUnit, lease feed.Record, parts []feed.Range,
+// compareLease measures a lease, and compares the lag with that of the estimate before.
+func (u *measuredUnit) compareLease(ctx context.Context, last map[string]seenLag, lease feed.Record, parts []feed.Range,
 	foreign error, now time.Time,
 ) seenLag {
 	this := seenLag{Lag: u.measureLease(ctx, lease, parts, foreign), at: now, still: now}
-	if before, ok := e.last[lease.ID]; ok && this.Known() && lease.Err == nil {
+	if before, ok := last[lease.ID]; ok && this.Known() && lease.Err == nil {
 		this.Pace = u.paceSince(ctx, before, this, parts)
 		if this.isAsStillAs(before) {
 			this.still = before.still

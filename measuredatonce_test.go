@@ -120,3 +120,28 @@ func TestALeaseThatIsNotMeasuredInTimeIsUnknown(t *testing.T) {
 		}
 	})
 }
+
+// An estimator may be shared: estimates at the same time do not disturb each other, and later ones have a pace.
+func TestEstimatesAtTheSameTimeShareAnEstimator(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(100)
+		w.cutLeases(20)
+		var e changefeed.Estimator
+		var measuring sync.WaitGroup
+		for range 4 {
+			measuring.Go(func() {
+				for range 3 {
+					est, err := e.Measure(t.Context(), w.orders, w.leases)
+					if err != nil || est.Total.Pending != 100 {
+						t.Errorf("%d pending, %v, want 100", est.Total.Pending, err)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		measuring.Wait()
+		if est := w.measure(&e, w.orders); est.Total.Pace == nil || est.Total.Pace.PerSecond != 0 {
+			t.Errorf("the pace is %+v, want that nothing is handled", est.Total.Pace)
+		}
+	})
+}

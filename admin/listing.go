@@ -70,9 +70,7 @@ func survey(ctx context.Context, u *Unit) (*Listing, []feed.Record, error) {
 	l := describeRecords(records, now)
 	est, err := changefeed.Estimation{}, errNoSource
 	if u.source != nil {
-		u.measuring.Lock() // an estimator measures one unit at a time
 		est, err = u.estimator.Measure(ctx, u.source, listed{LeaseStore: u.leases, records: records, now: now})
-		u.measuring.Unlock()
 	}
 	if errors.Is(ctx.Err(), context.Canceled) { // a caller whose time is over gets what is known
 		return nil, nil, fmt.Errorf("measure the lags: %w", context.Cause(ctx))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -44,7 +43,6 @@ type Unit struct {
 	leases  feed.LeaseStore
 	options Options
 
-	measuring sync.Mutex // guards the estimator
 	estimator *changefeed.Estimator
 }
 
