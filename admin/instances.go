@@ -77,8 +77,11 @@ func (i *Instance) Skew() (skew time.Duration, known bool) {
 	return i.Updated.Sub(i.Timestamp), true
 }
 
-// owns reports whether the instance owns a lease: its earlier lives do not count.
-func (i *Instance) owns(l *Lease) bool { return l.Owner == i.Owner && l.Epoch == i.Epoch }
+// owns reports whether the instance owns a lease. Its earlier lives do not count, and neither do leases that others have
+// replaced.
+func (i *Instance) owns(l *Lease) bool {
+	return l.Owner == i.Owner && l.Epoch == i.Epoch && l.Record.State != feed.StateRetired
+}
 
 // Variants returns what the running instances run.
 func (l *Listing) Variants() feed.Variants {

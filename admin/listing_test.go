@@ -215,7 +215,7 @@ func TestWhatOnlyTheInstancesTellIsFound(t *testing.T) {
 		return atWork(now, func(r *feed.Record) { r.Owner, r.ID = owner, owner })
 	}
 	free := atWork(now, func(r *feed.Record) { r.Owner, r.Epoch = "", "" })
-	gone, replaced, earlier := runs(now.Add(-time.Hour), "c", "other.sh"), free, of("a")
+	gone, replaced, earlier := runs(now.Add(-time.Hour), "c", "other.sh"), of("a"), of("a")
 	replaced.State, earlier.Epoch = feed.StateRetired, "e0"
 	for name, c := range map[string]struct {
 		records []feed.Record

@@ -114,15 +114,12 @@ func whyUnknown(u *unit.Unit) string {
 // judgeInstances judges the instances of a unit.
 func judgeInstances(u *unit.Unit) (found []Finding) {
 	const check = "instances"
-	var running, gone, idle []string
+	var running, gone []string
 	for _, i := range u.Listing().Instances {
 		switch i.Presence {
 		case admin.Running:
 			running = append(running, i.Token)
 			found = append(found, skewOfInstance(u, &i)...)
-			if !ownsLease(u, i.Token) {
-				idle = append(idle, i.Token)
-			}
 		case admin.Gone:
 			gone = append(gone, i.Token)
 		case admin.Ended: // in order
@@ -139,6 +136,7 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 		}
 	}
 	sum := u.Sums()
+	idle, _ := u.Listing().Idle()
 	switch {
 	case len(running) == 0 && u.Listing().IsAtWork():
 		found = append(found, unknown(check, about, "the leases have owners, which write no presence",
@@ -154,14 +152,6 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 		found = append(found, good(check, about, "%s: %s", terminal.Count(len(running), "instance"), some(running)))
 	}
 	return found
-}
-
-// ownsLease reports whether an instance owns a lease of its unit.
-func ownsLease(u *unit.Unit, instance string) bool {
-	return slices.ContainsFunc(u.Rows, func(r unit.Row) bool {
-		isOwner := r.Owner == instance || r.Owner != "" && strings.HasPrefix(instance, r.Owner+"/")
-		return r.Kind == unit.KindLease && isOwner
-	})
 }
 
 // skewOfInstance returns a finding if the clock of an instance is wrong.

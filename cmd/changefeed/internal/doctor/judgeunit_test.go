@@ -187,9 +187,13 @@ func TestInstancesAreJudged(t *testing.T) {
 		}
 		return all[0]
 	}
-	only(unitOf(lease(nil), instance("one/A"))).want(t, OK, "1 instance: one/A", "")
-	only(unitOf(lease(nil), instance("one/A"), instance("two/B"), instance("onerous/C"))).want(t, Warn,
-		"2 of 3 are idle, with 1 lease: two/B, onerous/C", "split")
+	one := instance("one/A")
+	one.Leases = 1
+	only(unitOf(lease(nil), one)).want(t, OK, "1 instance: one/A", "")
+	only(unitOf(lease(nil), one, instance("two/B"), instance("onerous/C"))).want(t, Warn,
+		"2 of 3 are idle, with 1 lease: onerous/C, two/B", "split")
+	paused := lease(func(l *admin.Lease) { l.Owner, l.Epoch, l.State = "", "", admin.StatePaused })
+	only(unitOf(paused, instance("one/A"))).want(t, OK, "1 instance: one/A", "")
 	only(unitOf(lease(func(l *admin.Lease) { l.Epoch = "" }))).want(t, Warn, "not known", "another make")
 	only(unitOf(lease(func(l *admin.Lease) { l.Owner, l.State = "", admin.StateStopped }))).want(t, Warn,
 		"no instance runs, nothing behind", "start one")
@@ -197,7 +201,7 @@ func TestInstancesAreJudged(t *testing.T) {
 	for i, handler := range []string{"x", "y"} {
 		variants.Show([]*feed.Record{&old.Record, &recent.Record}[i], feed.Variant{Handler: handler}, time.Unix(1, 0))
 	}
-	recent.Owner = "two"
+	recent.Owner, old.Leases, recent.Leases = "two", 1, 1
 	all := judgeInstances(unitOf(lease(nil), old, recent))
 	if len(all) != 2 {
 		t.Fatalf("%d findings, want 2", len(all))
