@@ -1,5 +1,6 @@
 // Package admin shows and steers the processors of a deployment unit through its lease store: the leases with owners,
-// states and explanations; pause and resume, reset and restore of positions, snapshots, and the history of all that.
+// states and explanations; pause and resume; reset of positions, of leases or of a single partition key; skips of
+// changes that fail; snapshots and their restore; and the history of all that.
 // Nothing has to be started, and no instance has to be stopped: the instances obey, and while none runs, the calls
 // change the leases themselves.
 //
@@ -44,6 +45,23 @@
 // is conditional on the ETag of the write before. While a lease is being split, it cannot be reset. What a lease knows
 // of single changes and keys is forgotten: held keys are not held any more, keys that are set aside are not read again,
 // and failed attempts do not count. Dead letters stay.
+//
+// # Replay of a key
+//
+// [Unit.ResetKey] has the changes of one partition key handled again, beside the live feed: the position of the lease
+// does not move. The owner reads the key apart from where you say, in order, until it has caught up with the lease.
+//
+// # Skip
+//
+// [Unit.Failing] lists the changes that fail now, and [Unit.Skip] gives up exactly those that you name: the handler
+// does not receive them again, and they become no dead letters. The lease names them until its position has passed
+// them, and the history of the unit names the first 16 of a skip. A lease can name 1,000 at a time.
+//
+// # Snapshot and restore
+//
+// [Unit.Snapshot] returns the positions of a unit as a document in readable JSON, also from the leases of a .NET or
+// Java processor. [Unit.Restore] gives the leases of a unit these positions, or makes the leases; changes since the
+// snapshot are handled again. A snapshot of another container or mode is refused before anything changes.
 //
 // # History
 //

@@ -33,7 +33,8 @@ type Instance struct {
 
 	Weight       int     // Options.Weight: 1 unless it was set
 	SharesByLoad bool    // Options.ShareByLoad; it counts if all running instances set it: see [Listing.SharesByLoad]
-	Load         int64   // of its leases: changes of a minute, and changes behind; 0 unless somebody shares by load
+	Load         int64   // of its leases, as far as it is known: see [Lease.LoadOf]
+	LoadKnown    bool    // Load counts all its leases
 	Share        float64 // its part of the leases or, if all instances share by load, of their load; 0 if it has ended
 	Due          float64 // the part that it should have by its weight alone; 0 if it has ended
 
@@ -77,8 +78,8 @@ func (i *Instance) Skew() (skew time.Duration, known bool) {
 	return i.Updated.Sub(i.Timestamp), true
 }
 
-// owns reports whether the instance owns a lease. Its earlier lives do not count, and neither do leases that others have
-// replaced.
+// owns reports whether the instance owns a lease. Its earlier lives do not count, and neither do leases that others
+// have replaced.
 func (i *Instance) owns(l *Lease) bool {
 	return l.Owner == i.Owner && l.Epoch == i.Epoch && l.Record.State != feed.StateRetired
 }
@@ -119,10 +120,11 @@ func (l *Listing) Idle() (idle []string, running int) {
 func (l *Listing) countLeases() {
 	for i := range l.Instances {
 		host := &l.Instances[i]
+		host.LoadKnown = true
 		for j := range l.Leases {
 			if host.owns(&l.Leases[j]) {
-				host.Leases++
-				host.Load += l.Leases[j].load()
+				load, known := l.Leases[j].LoadOf()
+				host.Leases, host.Load, host.LoadKnown = host.Leases+1, host.Load+load, host.LoadKnown && known
 			}
 		}
 	}

@@ -48,8 +48,8 @@ type Lease struct {
 
 	Held         []string         // partition keys whose changes are parked until they are released
 	SetAside     []string         // partition keys that fail, and that are read again by key
-	FailingSince time.Time        // since when changes fail; zero if none does
-	Outage       time.Time        // since when its owner sees an outage; zero if it sees none
+	FailingSince time.Time        // since when changes fail, by the owner's clock; zero if none does
+	Outage       time.Time        // since when its owner sees an outage, by its clock; zero if it sees none
 	Slow         []feed.SlowBatch // batches in the handler for much longer than usual; times by the store's clock
 
 	Pause    *Request // the request that pauses it; nil if there is none

@@ -101,7 +101,7 @@ type instanceLine struct {
 type shared struct {
 	Weight int      `json:"weight" about:"as --weight says; 1 by default"`
 	ByLoad bool     `json:"shares_by_load" about:"it asks for that; it counts if all running instances do"`
-	Load   *int64   `json:"load" about:"of its leases: changes of a minute, and changes behind; null without --share-by-load"`
+	Load   *int64   `json:"load" about:"of its leases: changes of a minute, and changes behind; null without --share-by-load, or if that of a lease is unknown"`
 	Share  *float64 `json:"share" about:"of the leases, or of their load if all share by load, from 0 to 1; null if it has ended"`
 	Due    *float64 `json:"share_due" about:"as large as its share should be by its weight; null if it has ended"`
 }

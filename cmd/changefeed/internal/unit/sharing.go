@@ -14,7 +14,7 @@ import (
 // sharingOf returns how large the part of an instance is.
 func sharingOf(i admin.Instance) shared {
 	s := shared{Weight: i.Weight, ByLoad: i.SharesByLoad}
-	if i.SharesByLoad {
+	if i.SharesByLoad && i.LoadKnown {
 		s.Load = &i.Load
 	}
 	if i.Presence == admin.Running {
@@ -49,7 +49,9 @@ func writeSharing(w io.Writer, l *admin.Listing, at terminal.Terminal) error {
 		}
 		load, note := "-", ""
 		if i.SharesByLoad {
-			load = terminal.Number(i.Load)
+			if load = terminal.Number(i.Load); !i.LoadKnown {
+				load = "?"
+			}
 			if !byLoad {
 				note = "shares by load, and others do not: the number counts"
 			}

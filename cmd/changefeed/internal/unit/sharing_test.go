@@ -37,6 +37,9 @@ func TestWeightsAndLoadsAreShown(t *testing.T) {
 		"by load": {[]feed.Record{lease, host("a", "", "yes"), host("b", "", "yes")}, []string{
 			"INSTANCE WEIGHT LEASES LOAD LOAD% DUE% NOTE", "a 1 1 1,200 100% 50%", "b 1 0 0 0% 50%",
 		}, `"weight":1,"shares_by_load":true,"load":1200,"share":1,"share_due":0.5,`},
+		"by load, and one lease is not measured": {[]feed.Record{lease, leaseOf("a"), host("a", "", "yes")}, []string{
+			"INSTANCE WEIGHT LEASES LOAD LOAD% DUE% NOTE", "a 1 2 ? 100% 100%",
+		}, `"weight":1,"shares_by_load":true,"load":null,"share":1,"share_due":1,`},
 		"some by load": {[]feed.Record{lease, host("a", "", "yes"), host("b", "", "")}, []string{
 			"INSTANCE WEIGHT LEASES LOAD LEASES% DUE% NOTE",
 			"a 1 1 1,200 100% 50% shares by load, and others do not: the number counts", "b 1 0 - 0% 50%",
