@@ -128,16 +128,16 @@ type meter struct {
 	source feed.Source
 	counts atomic.Bool // the source has counted
 
-	gate     chan struct{} // guards the rest; a channel, because a listing waits
-	parts    []feed.Range  // the partitions, as last listed
-	listings int           // how often they were listed
+	gate     chan struct{}    // guards the rest; a channel, because a listing waits
+	parts    []feed.Partition // as last listed
+	listings int              // how often they were listed
 }
 
 func newMeter(source feed.Source) *meter { return &meter{source: source, gate: make(chan struct{}, 1)} }
 
 // partitions returns the partitions, and how often they were listed. All leases share a listing, unless one of them has
 // found the partitions of a listing changed: gone is which one, and 0 is none.
-func (m *meter) partitions(ctx context.Context, gone int) (parts []feed.Range, listing int, err error) {
+func (m *meter) partitions(ctx context.Context, gone int) (parts []feed.Partition, listing int, err error) {
 	select {
 	case m.gate <- struct{}{}:
 		defer func() { <-m.gate }()
@@ -149,7 +149,7 @@ func (m *meter) partitions(ctx context.Context, gone int) (parts []feed.Range, l
 		if err != nil {
 			return nil, 0, err
 		}
-		m.parts, m.listings = records.RangesOf(partitions), m.listings+1
+		m.parts, m.listings = partitions, m.listings+1
 	}
 	return m.parts, m.listings, nil
 }
@@ -189,10 +189,11 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 	}
 	// Estimate lists the partitions once for all leases, and again when a read finds them changed.
 	for gone, again := 0, false; ; again = true {
-		parts, listing, err := m.partitions(ctx, gone)
+		partitions, listing, err := m.partitions(ctx, gone)
 		if err != nil {
 			return err
 		}
+		parts := records.RangesOf(partitions)
 		sum := Lag{Lease: lag.Lease, Exact: true}
 		for _, cell := range keyspace.CutAt([]feed.Range{r}, parts) { // each lies in a single partition
 			if err = m.addDistance(ctx, &sum, cell, !slices.Contains(parts, cell)); err != nil {

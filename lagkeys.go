@@ -21,20 +21,22 @@ type keyNotes struct {
 	held  notes.Held
 }
 
-// readKeys reads the notes of a lease. A note for another position is outdated and has no keys. If a note cannot be
-// read, the error is a [feed.ErrBadLease], and the keys of the other note are right.
-func readKeys(ctx context.Context, source feed.Source, lease feed.Lease) (keyNotes, error) {
+// readKeys reads the notes of a lease. list lists the partitions of the source, if there are notes. A note for another
+// position is outdated and has no keys. If a note cannot be read, the error is a [feed.ErrBadLease], and the keys of
+// the other note are right.
+func readKeys(source feed.Source, list func() ([]feed.Partition, error), lease feed.Lease) (keyNotes, error) {
 	aside, held := lease.Properties[notes.AsideProperty], lease.Properties[notes.HeldProperty]
 	if aside == "" && held == "" {
 		return keyNotes{}, nil
 	}
-	partitions, err := records.Noted(ctx, source)
+	partitions, err := list()
 	if err != nil {
 		return keyNotes{}, err
 	}
 	lsn, _ := records.TokenLSN(source, lease.Position.Token)
 	in := notes.Place{
-		Position: lease.Position.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max, Partitions: partitions,
+		Position: lease.Position.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max,
+		Partitions: records.InNotes(partitions),
 	}
 	var k keyNotes
 	all, asideErr := notes.ReadAside(aside, in)
@@ -52,7 +54,10 @@ func readKeys(ctx context.Context, source feed.Source, lease feed.Lease) (keyNot
 // returns the time of the oldest change for which a key is held; zero if there is none. heldKnown is false if that
 // time is unknown.
 func (m *meter) addKeys(ctx context.Context, lag *Lag) (heldSince time.Time, heldKnown bool, err error) {
-	keys, err := readKeys(ctx, m.source, lag.Lease)
+	keys, err := readKeys(m.source, func() ([]feed.Partition, error) {
+		partitions, _, err := m.partitions(ctx, 0)
+		return partitions, err
+	}, lag.Lease)
 	if err != nil {
 		return heldSince, false, err
 	}

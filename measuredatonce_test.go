@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // slowCounter is a source whose counts take a second, and that knows how many were under way at once.
@@ -82,11 +83,18 @@ func TestALargeUnitIsMeasuredSeveralLeasesAtOnce(t *testing.T) {
 	})
 }
 
-// All leases share one listing of the partitions, also those that are measured at once.
+// All leases share one listing of the partitions, also those that are measured at once, and those whose notes name
+// partitions.
 func TestThePartitionsAreListedOnceForAllLeases(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(100)
 		w.cutLeases(20)
+		for _, lease := range w.records(feed.KindLease)[:10] {
+			lease.Properties = map[string]string{notes.HeldProperty: `{"at":"of an earlier position","keys":["[1]"]}`}
+			if _, err := w.leases.Update(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+		}
 		source := slowReader{&slowCounter{Source: w.orders}}
 		est, err := new(changefeed.Estimator).Measure(t.Context(), source, w.leases)
 		if err != nil || est.Total.Pending != 100 || source.listings != 1 {

@@ -59,10 +59,15 @@ func RangesOf(partitions []feed.Partition) []feed.Range {
 }
 
 // Noted lists the partitions of a source in the form of package notes.
-func Noted(ctx context.Context, source feed.Source) (all []notes.Partition, err error) {
+func Noted(ctx context.Context, source feed.Source) ([]notes.Partition, error) {
 	partitions, err := source.Partitions(ctx)
+	return InNotes(partitions), err
+}
+
+// InNotes returns partitions in the form of package notes.
+func InNotes(partitions []feed.Partition) (all []notes.Partition) {
 	for _, p := range partitions {
 		all = append(all, notes.Partition{ID: p.ID, Min: p.Range.Min, Max: p.Range.Max, Parents: p.Parents})
 	}
-	return all, err
+	return all
 }
