@@ -162,7 +162,7 @@ func (s *Surplus) isSame(o Surplus) bool {
 // remove removes a record, or the mark of a lease.
 func (s *Surplus) remove(ctx context.Context, u *Unit) (err error) {
 	if s.Mark {
-		s.Done, err = u.change(ctx, s.record, func(l *feed.Record) { unmark(l, time.Time{}) })
+		s.Done, err = u.changeLease(ctx, s.record, func(l *feed.Record) { unmark(l, time.Time{}) })
 	} else {
 		err = u.leases.Delete(ctx, s.record)
 		s.Done = err == nil

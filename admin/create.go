@@ -13,7 +13,7 @@ import (
 // create makes the leases of a unit, and its marker last, so that no instance takes the unit for whole before it is.
 // Leases that an earlier call has made stay.
 func (u *Unit) create(ctx context.Context, v *records.View, s *Snapshot, places []placed) ([]Step, error) {
-	missing, err := u.plan(ctx, v, s, places)
+	missing, err := u.planRestore(ctx, v, s, places)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +49,9 @@ func (u *Unit) createLeases(ctx context.Context, v *records.View, missing []feed
 	return nil
 }
 
-// plan returns the leases that are missing. The leases that are there must be those that an earlier call has made. A
-// retired lease counts as deleted.
-func (u *Unit) plan(ctx context.Context, v *records.View, s *Snapshot, places []placed) (missing []feed.Record,
+// planRestore returns the leases that are missing. The leases that are there must be those that an earlier call has
+// made. A retired lease counts as deleted.
+func (u *Unit) planRestore(ctx context.Context, v *records.View, s *Snapshot, places []placed) (missing []feed.Record,
 	err error,
 ) {
 	if named, ok := u.leases.(interface{ Prefix() string }); ok && s.Container != "" {

@@ -54,7 +54,7 @@ func (e errand) carryOut(ctx context.Context, u *Unit) error {
 		if err != nil {
 			return false, "", err
 		}
-		changed, err := u.change(ctx, lease, edit)
+		changed, err := u.changeLease(ctx, lease, edit)
 		return changed, "it was written meanwhile", err
 	})
 }

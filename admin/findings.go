@@ -194,7 +194,7 @@ func holesIn(l *Listing) (found []Finding) {
 
 // unreadIn finds the records other than leases that nobody can read.
 func unreadIn(l *Listing) (found []Finding) {
-	for _, r := range l.others() {
+	for _, r := range l.otherRecords() {
 		if r.Err != nil {
 			found = append(found, aboutRecord(r, fmt.Sprint(r.Err)))
 		}
@@ -212,8 +212,8 @@ func laterIn(l *Listing) (found []Finding) {
 	return found
 }
 
-// others returns the records that are no leases.
-func (l *Listing) others() (all []feed.Record) {
+// otherRecords returns the records that are no leases.
+func (l *Listing) otherRecords() (all []feed.Record) {
 	for _, i := range l.Instances {
 		all = append(all, i.Record)
 	}

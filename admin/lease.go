@@ -223,16 +223,16 @@ func (l *Lease) joinedInto() string {
 
 // addFailing adds since when changes fail.
 func (l *Lease) addFailing() {
-	for _, run := range l.tried() {
+	for _, run := range l.triedRuns() {
 		if at := run.FailingSince(); !at.IsZero() && (l.FailingSince.IsZero() || at.Before(l.FailingSince)) {
 			l.FailingSince = at
 		}
 	}
 }
 
-// tried returns how often the handler has received the changes that are not done. The partitions of the source are not
-// known here, and nobody compares the LSNs with others.
-func (l *Lease) tried() []notes.Run {
+// triedRuns returns how often the handler has received the changes that are not done. The partitions of the source are
+// not known here, and nobody compares the LSNs with others.
+func (l *Lease) triedRuns() []notes.Run {
 	var done notes.Done
 	var aside notes.Aside
 	at := l.Position.Token

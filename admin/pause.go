@@ -55,7 +55,7 @@ func stepsOf(action Action, leases []feed.Record) []Step {
 // older than the request: instances remove marks without a request, so these are written anew.
 func (u *Unit) postPause(ctx context.Context, v *records.View, of feed.Range) (old map[string]string, err error) {
 	if !slices.ContainsFunc(v.Pauses(), func(r feed.Range) bool { return r.Contains(of) }) {
-		c := u.control(notes.Pause, of)
+		c := u.newControl(notes.Pause, of)
 		request := feed.Record{Kind: feed.KindRequest, Token: c.Token(), Properties: c.Properties(nil)}
 		stamp(&request)
 		_, err := u.leases.Create(ctx, request)
@@ -162,7 +162,7 @@ func (u *Unit) settle(ctx context.Context, v *records.View, of feed.Range,
 			left = work
 			continue
 		}
-		if _, err := u.change(ctx, lease, func(l *feed.Record) { edit(l, v.Now()) }); err != nil {
+		if _, err := u.changeLease(ctx, lease, func(l *feed.Record) { edit(l, v.Now()) }); err != nil {
 			return left, err
 		}
 		left = fmt.Sprintf("lease %s was written just now", lease.Token)
@@ -219,7 +219,7 @@ func (u *Unit) endPause(ctx context.Context, of feed.Range) error {
 		if err != nil {
 			return false, "", err
 		}
-		request, found := findRequest(v, u.control(notes.Pause, of).Token())
+		request, found := findRequest(v, u.newControl(notes.Pause, of).Token())
 		if !found || request.State != feed.StateLive {
 			return true, "", nil
 		}

@@ -57,7 +57,7 @@ func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Posit
 			return nil, err
 		}
 	}
-	c := u.control(notes.Replay, lease.Range)
+	c := u.newControl(notes.Replay, lease.Range)
 	c.Key, c.To = string(key), records.TargetOf(steps[0].To)
 	if why, kind := records.StandingOf(u.source, lease, partitions).WhyNoReplay(c.Key, steps[0].To); why != "" {
 		return nil, fmt.Errorf("%w: key %s of lease %s cannot be replayed from %s: %s", kind, key, lease.Token, steps[0].To,

@@ -178,7 +178,7 @@ func (u *Unit) resetAll(ctx context.Context, v *records.View, steps []Step, on i
 // resetLease gives a lease its position. listed is the listing that all leases share, and on orders the resets.
 func resetLease(ctx context.Context, u *Unit, listed *records.View, step Step, on int64) error {
 	by := notes.LastReset{On: on, Caller: rand.Text()}
-	c := u.control(notes.Reset, step.Lease.Range)
+	c := u.newControl(notes.Reset, step.Lease.Range)
 	c.To, c.On = records.TargetOf(step.To), on
 	e := errand{
 		lease: step.Lease.ID, control: c, caller: by.Caller, listed: listed,

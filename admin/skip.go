@@ -146,7 +146,7 @@ func (u *Unit) Skip(ctx context.Context, f Failing) (Failing, error) {
 	if err != nil {
 		return f, fmt.Errorf("read partitions: %w", err)
 	}
-	c := u.control(notes.SkipChanges, lease.Range)
+	c := u.newControl(notes.SkipChanges, lease.Range)
 	for _, change := range f.Changes {
 		c.Changes = append(c.Changes, change.name())
 	}

@@ -297,7 +297,7 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 		}
 	}
 	return u.resetEach(ctx, ActionRestore, All(), func(ctx context.Context, lease feed.Record) (feed.Position, error) {
-		at, err := u.earliest(lease.Range, places)
+		at, err := u.earliestPlace(lease.Range, places)
 		if err != nil {
 			return at, err
 		}
@@ -305,8 +305,8 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 	})
 }
 
-// earliest returns the first of the positions of a range.
-func (u *Unit) earliest(of feed.Range, places []placed) (first feed.Position, err error) {
+// earliestPlace returns the first of the positions of a range.
+func (u *Unit) earliestPlace(of feed.Range, places []placed) (first feed.Position, err error) {
 	known := false
 	for _, p := range places {
 		switch {

@@ -170,9 +170,9 @@ func workOn(lease feed.Record, now time.Time) string {
 // stamp sets the fields of a record that each writer sets.
 func stamp(r *feed.Record) { r.Timestamp = instance.Timestamp() }
 
-// change writes a lease that nobody works on, and reports whether that has succeeded. An instance may have taken or
-// written the lease meanwhile.
-func (u *Unit) change(ctx context.Context, lease feed.Record, edit func(*feed.Record)) (changed bool, err error) {
+// changeLease writes a lease that nobody works on, and reports whether that has succeeded. An instance may have taken
+// or written the lease meanwhile.
+func (u *Unit) changeLease(ctx context.Context, lease feed.Record, edit func(*feed.Record)) (changed bool, err error) {
 	lease.Owner, lease.Epoch = "", ""
 	edit(&lease)
 	stamp(&lease)
@@ -186,8 +186,8 @@ func (u *Unit) change(ctx context.Context, lease feed.Record, edit func(*feed.Re
 	return true, nil
 }
 
-// control returns a request about a range.
-func (u *Unit) control(action string, of feed.Range) notes.Control {
+// newControl returns a request about a range.
+func (u *Unit) newControl(action string, of feed.Range) notes.Control {
 	return notes.Control{Action: action, Min: of.Min, Max: of.Max, By: u.options.By, Why: u.options.Reason}
 }
 
