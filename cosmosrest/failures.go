@@ -43,11 +43,12 @@ func (c *call) logFailure(e *wire.Error, err error) {
 	}
 }
 
-// logRecovery says after a write that the disk has room again.
+// logRecovery says after a write that the disk has room again. Queries are no writes, and a write that frees space
+// succeeds on a full disk too.
 func (c *call) logRecovery() {
 	since := c.s.failures.fullSince.Load()
-	isWrite := c.in.Method != http.MethodGet && c.in.Method != http.MethodHead
-	if since == 0 || !isWrite || c.out.Status >= http.StatusBadRequest ||
+	isWrite := c.in.Method != http.MethodGet && c.in.Method != http.MethodHead && !c.in.IsQuery()
+	if since == 0 || !isWrite || c.out.Status >= http.StatusBadRequest || c.s.db.CheckRoom() != nil ||
 		!c.s.failures.fullSince.CompareAndSwap(since, 0) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -36,15 +37,22 @@ type stage struct {
 // openStage opens a shop for an incident.
 func openStage(t *testing.T) *stage {
 	t.Helper()
+	s := newStage(t)
+	s.open()
+	return s
+}
+
+// newStage returns the stage of an incident, whose server is not started.
+func newStage(t *testing.T) *stage {
+	t.Helper()
 	if testing.Short() || detector.On {
 		t.Skip("stages incidents with processes, for whose times the race detector is too slow")
 	}
 	t.Parallel()
-	s := openShop(t, shopTimes{
+	return &stage{shop: newShop(t, shopTimes{
 		acquire: 400 * time.Millisecond, renew: 600 * time.Millisecond, expiration: 4 * time.Second, drain: time.Second,
 		patience: 30 * time.Second,
-	})
-	return &stage{shop: s}
+	})}
 }
 
 // run starts an instance of unit mailer with a shell command as the program.
@@ -319,6 +327,50 @@ func (s *stage) ends(name string, code int) {
 	_ = s.fleet[name].Wait() // the code says more
 	if got := s.fleet[name].ProcessState.ExitCode(); got != code {
 		s.Errorf("process %s ended with %d, want %d:\n%s", name, got, code, s.logOf(name))
+	}
+}
+
+// onSmallDisk runs the server on a disk of its own, which is full while the file full is there. A user who may mount in a
+// namespace of his own is enough.
+const onSmallDisk = `
+mkdir "$1/disk" && mount -t tmpfs -o size=64m tmpfs "$1/disk" && cp -a "$1/store/." "$1/disk/" &&
+	mount --bind "$1/disk" "$1/store" || exit 1
+while kill -0 $$; do
+	if ! test -e "$1/full"; then rm -f "$1/disk/ballast"
+	elif ! test -e "$1/disk/ballast"; then dd if=/dev/zero of="$1/disk/ballast" bs=64k
+	fi
+	sleep 0.1
+done </dev/null >/dev/null 2>&1 &
+shift && exec "$@"`
+
+// 8: the disk of the server is full, and has room again. Reads go on meanwhile, and no restart is needed.
+func TestIncidentFullDisk(t *testing.T) {
+	if out, err := exec.Command("unshare", "-rm", "sh", "-c", "mount -t tmpfs tmpfs /mnt").CombinedOutput(); err != nil {
+		t.Skipf("fills a disk of its own, which this machine does not allow: unshare -rm: %v %s", err, out)
+	}
+	s := newStage(t)
+	s.around = []string{"unshare", "-rm", "sh", "-c", onSmallDisk, "sh", s.dir}
+	s.open()
+	s.run("a", "cat >/dev/null")
+	s.write(keys(3)...)
+	s.handled()
+	full := filepath.Join(s.dir, "full")
+	if err := os.WriteFile(full, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.happens(15 * time.Second)
+	s.logSays("server", `"?the disk is full: the store refuses writes until there is room; free some space`)
+	s.logSays("a", `level=ERROR .*disk`)
+	s.leasesSay(`owner a is silent|its owner is late|nothing behind`) // reads go on
+	if err := os.Remove(full); err != nil {
+		t.Fatal(err)
+	}
+	s.happens(s.times.patience)
+	s.write(keys(3)...)
+	s.logSays("server", `the disk has room again, and the store takes writes`)
+	s.handled()
+	if n := strings.Count(s.logOf("server"), "the disk is full"); n != 1 {
+		t.Errorf("the log of the server says %d times that the disk is full, want once:\n%s", n, s.logOf("server"))
 	}
 }
 

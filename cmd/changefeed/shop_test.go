@@ -39,6 +39,7 @@ type shop struct {
 	leases *cosmos.Leases
 	fleet  map[string]*exec.Cmd
 	server *exec.Cmd
+	around []string // the command that runs the server; empty if the server is run directly
 
 	mu   sync.Mutex
 	sold map[string]int // by key: the number of the last order that was acknowledged
@@ -48,7 +49,20 @@ const shopKeys = 16
 
 func openShop(t *testing.T, times shopTimes) *shop {
 	t.Helper()
-	s := &shop{T: t, times: times, dir: t.TempDir(), fleet: map[string]*exec.Cmd{}, sold: map[string]int{}}
+	s := newShop(t, times)
+	s.open()
+	return s
+}
+
+// newShop returns a shop whose server is not started.
+func newShop(t *testing.T, times shopTimes) *shop {
+	return &shop{T: t, times: times, dir: t.TempDir(), fleet: map[string]*exec.Cmd{}, sold: map[string]int{}}
+}
+
+// open makes the containers, and starts the server.
+func (s *shop) open() {
+	s.Helper()
+	t := s.T
 	none := filepath.Join(s.dir, "none")
 	if err := os.WriteFile(none, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -72,7 +86,6 @@ func openShop(t *testing.T, times shopTimes) *shop {
 	if s.leases, err = cosmos.OpenLeases(t.Context(), leases, "mailer", s.orders, cosmos.LeaseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 func (s *shop) store() string { return filepath.Join(s.dir, "store") }
@@ -80,7 +93,9 @@ func (s *shop) store() string { return filepath.Join(s.dir, "store") }
 // serve starts the server and returns its endpoint.
 func (s *shop) serve(listen string) string {
 	s.Helper()
-	s.server = exec.Command("changefeed", "serve", "--db", s.store(), "--listen", listen, "--http", "-o", "json")
+	args := append(slices.Clone(s.around), "changefeed", "serve", "--db", s.store(), "--listen", listen, "--http",
+		"-o", "json")
+	s.server = exec.Command(args[0], args[1:]...)
 	log, err := os.OpenFile(filepath.Join(s.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		s.Fatal(err)
