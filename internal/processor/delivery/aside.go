@@ -21,9 +21,9 @@ import (
 //	   for after the last drop, because a later version or a delete may have taken the place of that change
 //	4  from then on changes of the key in the feed are taken again, except for those that the reads by key have given
 //
-// The lease has the key until all that was read by key is settled, because the position has passed these changes.
+// The lease has the key until all changes read by key are settled, because the position has passed these changes.
 
-// aside is how a key stands that is set aside.
+// aside is the standing of a key set aside.
 type aside struct {
 	state     asideState
 	from      Position // the next read by key begins here
@@ -46,7 +46,7 @@ const (
 	caughtUp // the feed is taken again
 )
 
-// asides are the keys that are set aside.
+// asides are the keys set aside.
 type asides struct {
 	lanes   []*lane // of these keys, and of those that were set aside and are not forgotten as such
 	keys    int
@@ -111,8 +111,8 @@ func (l *lane) setAside(e *Engine) {
 	l.advance(e)
 }
 
-// splitWaiting divides the waiting changes of a lane that is set aside: some stay in memory, and some are forgotten.
-// Changes of a transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
+// splitWaiting divides the waiting changes of a lane set aside: some stay in memory, and some are forgotten. Changes of
+// a begun transaction stay: reading is by LSN, so the others of the transaction would come again.
 func (l *lane) splitWaiting() (kept, forgotten []*Change) {
 	n, begun := 0, l.lastInLine()
 	if len(l.waiting) > 0 && l.waiting[0].fraction == isCut { // others of its transaction may be done
@@ -123,7 +123,7 @@ func (l *lane) splitWaiting() (kept, forgotten []*Change) {
 	return l.waiting[:n:n], l.waiting[n:]
 }
 
-// lastInLine is the LSN of the last change of a lane that is in a batch; 0 is none.
+// lastInLine is the LSN of a lane's last change in a batch; 0 is none.
 func (l *lane) lastInLine() (lsn int64) {
 	for _, b := range l.line {
 		for _, c := range b.Changes {
@@ -135,8 +135,8 @@ func (l *lane) lastInLine() (lsn int64) {
 	return lsn
 }
 
-// releaseHandled has the position wait no longer for changes of a key that are not confirmed: from now on the lease
-// says of the key alone from where it continues.
+// releaseHandled has the position wait no longer for unconfirmed changes of a key: from now on the lease says of the
+// key alone from where it continues.
 func (l *lane) releaseHandled(e *Engine) {
 	if !e.rules.ByHand {
 		return
@@ -150,8 +150,7 @@ func (l *lane) releaseHandled(e *Engine) {
 	})
 }
 
-// requeueBehindFirst has the changes wait again that are in batches behind the first one, so that they are forgotten
-// too.
+// requeueBehindFirst has the changes in batches behind the first one wait again, so they are forgotten too.
 func (l *lane) requeueBehindFirst(e *Engine) {
 	for i := len(l.line) - 1; i > 0; i-- {
 		b := l.line[i]
@@ -177,7 +176,7 @@ func runsOf(changes []*Change, name func(*Change) string) (runs []notes.Run) {
 	return runs
 }
 
-// restoreKey goes on with a key that another owner has set aside.
+// restoreKey goes on with a key set aside by another owner.
 func (a *asides) restoreKey(e *Engine, k notes.AsideKey, from Position) {
 	l := e.lanes.ownLaneFor(e, k.Key)
 	l.aside = aside{
@@ -188,7 +187,7 @@ func (a *asides) restoreKey(e *Engine, k notes.AsideKey, from Position) {
 	a.add(k.Key)
 }
 
-// mayAdd reports whether the lease has room for one more key that is set aside.
+// mayAdd reports whether the lease has room for one more key set aside.
 func (a *asides) mayAdd(key string) bool {
 	return a.keys < a.rules.MaxAside && (a.rules.MaxAsideBytes == 0 ||
 		a.bytes+a.rules.AsideBytes(key) <= a.rules.MaxAsideBytes)
@@ -219,8 +218,8 @@ func (l *lane) isElsewhere(c *Change) bool {
 	return false
 }
 
-// MakeRoom sets keys aside that keep later changes in memory, because they fail or are in the handler for long, those
-// with the most changes first.
+// MakeRoom sets keys aside, those with the most changes first, if they keep later changes in memory because they fail
+// or are in the handler for long.
 func (e *Engine) MakeRoom(items int, patience time.Duration, now time.Time) {
 	e.now = now
 	var stuck []*lane
@@ -274,7 +273,7 @@ func (a *asides) readKeys(e *Engine) time.Duration {
 	return wait
 }
 
-// KeyRead says that a page of a key was read, from where the effect said.
+// KeyRead reports a page of a key, read from where the effect said.
 type KeyRead struct {
 	Key     string
 	Of      any // of the owner: see Page
@@ -336,11 +335,11 @@ func (v KeyRead) applyTo(e *Engine) {
 	l.advance(e)
 }
 
-// feedIsEmpty is how many reads of the feed show that it never gives a change read by key: a later version or
-// a delete has taken its place. The second read that finds nothing began when the key had caught up already.
+// feedIsEmpty is how many reads of the feed show that it never gives a change read by key: a later version or a delete
+// has taken its place. The second read to find nothing began when the key had caught up already.
 const feedIsEmpty = 2
 
-// KeyFailed says that a key could not be read.
+// KeyFailed reports a failed read of a key.
 type KeyFailed struct {
 	Key string
 }
@@ -353,7 +352,7 @@ func (v KeyFailed) applyTo(e *Engine) {
 	a.notBefore = e.now.Add(e.rules.Backoff(a.streak))
 }
 
-// dropCaughtUp forgets of keys that they were set aside, once nothing is left of that.
+// dropCaughtUp forgets of keys that they were set aside, once nothing is left of this.
 func (a *asides) dropCaughtUp(e *Engine) {
 	a.lanes = slices.DeleteFunc(a.lanes, func(l *lane) bool {
 		from, _ := l.continueFrom()
@@ -366,8 +365,8 @@ func (a *asides) dropCaughtUp(e *Engine) {
 	})
 }
 
-// continueFrom is where a key continues that the position has passed: the first of its changes that is not settled, and
-// a position before that; nil if there is none.
+// continueFrom is where a key passed by the position continues: its first unsettled change, and a position before this
+// change; nil if there is none.
 func (l *lane) continueFrom() (from Position, lsn int64) {
 	if l.aside.state == notAside {
 		return nil, 0

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Breaker separates a change that cannot be handled from an outage of a system that handlers need. It remembers of the
-// keys that were handled last how that came out. It may be used by several goroutines.
+// Breaker separates a change that cannot be handled from an outage of a system needed by handlers. It remembers the
+// outcome of the keys handled last. It may be used by several goroutines.
 //
 // It is an outage when at least three changes have failed, with nothing left to try, and more than keys have succeeded
 // since the first of them began to fail. Several changes of one key count each, because a feed may have a single key.
-// Then nothing is parked and nothing is called, but for a probe now and then. When a probe succeeds, all that failed
-// meanwhile begins anew.
+// Then nothing is parked and nothing is called, but for a probe now and then. When a probe succeeds, all failures
+// meanwhile begin anew.
 type Breaker struct {
 	backoff func(failures int) time.Duration
 
@@ -82,10 +82,10 @@ func (b *Breaker) Watch(wake func()) (stop func()) {
 	}
 }
 
-// troubled notes that a batch has failed: from now on successes count.
+// troubled notes the failure of a batch: from now on successes count.
 func (b *Breaker) troubled(now time.Time) { b.trouble.Store(now.UnixNano()) }
 
-// succeeded notes that a change of a key was handled by a call that was begun at a time, if successes count.
+// succeeded notes that a call begun at a time has handled a change of a key, if successes count.
 func (b *Breaker) succeeded(key string, begun time.Time) {
 	trouble := b.trouble.Load()
 	if trouble == 0 {
@@ -103,8 +103,8 @@ func (b *Breaker) succeeded(key string, begun time.Time) {
 	}
 }
 
-// creditKeys counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the
-// handler had then what it needs.
+// creditKeys counts changes as handled, for the breaker, by a call begun at a time: only this shows that the handler
+// had then what it needs.
 func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
 	for i, c := range changes {
 		if i == 0 || c.Key != changes[i-1].Key {
@@ -113,8 +113,8 @@ func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
 	}
 }
 
-// failed notes that a change of a key has failed by itself, as often as it may. The engine that says so has heard the
-// end of heard outages: if another has ended since, the failure may be of that outage, and is no sign of the next one.
+// failed notes the failure of a change of a key by itself, as often as it may. The calling engine has heard the end of
+// heard outages: if another has ended since, the failure may be of that outage, and is no sign of the next one.
 func (b *Breaker) failed(of, heard int, key string, lsn int64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +124,8 @@ func (b *Breaker) failed(of, heard int, key string, lsn int64, now time.Time) {
 	b.troubled(now)
 }
 
-// settled notes that the change of a key was parked. Its failure counts until a call succeeds that is begun later: it
-// may be the first of an outage.
+// settled notes the parking of the change of a key. Its failure counts until a call begun later succeeds: it may be the
+// first of an outage.
 func (b *Breaker) settled(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +141,7 @@ func (b *Breaker) note(r result) {
 	b.recent = slices.DeleteFunc(b.recent, func(o result) bool {
 		return o.key == r.key && (o.ok || r.ok || o.lsn == r.lsn) || r.ok && o.parked && o.at.Before(r.at)
 	})
-	// Not always at the end: a call that was begun before others failed may succeed after that.
+	// Not always at the end: a call begun before others failed may succeed after them.
 	i := len(b.recent)
 	for i > 0 && b.recent[i-1].at.After(r.at) {
 		i--
@@ -151,9 +151,9 @@ func (b *Breaker) note(r result) {
 	}
 }
 
-// judge reports whether a change is to be parked that has been failing for a while: if changes of other keys were
-// handled meanwhile or, when nothing else is left to try, if too few keys fail for an outage. If another outage has
-// ended than the engine has heard of, as in failed, nothing is parked: the engine forgets its failures first.
+// judge reports whether to park a change which has been failing for a while: if changes of other keys were handled
+// meanwhile or, when nothing else is left to try, if too few keys fail for an outage. If another outage has ended than
+// the engine has heard of, as in failed, nothing is parked: the engine forgets its failures first.
 func (b *Breaker) judge(key string, heard int, failing time.Time, others bool, now time.Time) (park bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,8 +161,8 @@ func (b *Breaker) judge(key string, heard int, failing time.Time, others bool, n
 		return false
 	}
 	good, bad := 0, 0
-	// Backward, until a success that is older than this failure. How things were before
-	// says nothing about an outage that began since.
+	// Backward, until a success older than this failure. How things were before says nothing about an outage begun
+	// since.
 	for _, r := range slices.Backward(b.recent) {
 		if r.ok && r.at.Before(failing) { // an earlier failure is no part of this
 			break
@@ -192,8 +192,8 @@ func (b *Breaker) admit(now time.Time) (open bool, wait time.Duration) {
 	return true, max(0, b.next.Sub(now))
 }
 
-// beginProbe has a probe go to the handler. If it is not time for that, since another has begun one, wait says how long
-// it is until then.
+// beginProbe has a probe go to the handler. If it is too early, since another has begun one, wait says how long it is
+// until then.
 func (b *Breaker) beginProbe(now time.Time) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,10 +205,10 @@ func (b *Breaker) beginProbe(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// noneSince reports whether no call has succeeded that began at a time or later.
+// noneSince reports whether no call begun at a time or later has succeeded.
 func (b *Breaker) noneSince(at time.Time) bool { return b.good.Load() < at.UnixNano() }
 
-// goodBefore is when the last call began that had succeeded before the last outage.
+// goodBefore is the beginning of the last call to succeed before the last outage.
 func (b *Breaker) goodBefore() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -231,8 +231,8 @@ func (b *Breaker) close(now time.Time) {
 	}
 }
 
-// adopt notes, in an outage, that an engine has a lease whose last owner saw the outage: a part of a lease that was
-// split may have the changes that have failed.
+// adopt notes, in an outage, that an engine has a lease whose last owner saw the outage: a part of a split lease may
+// have the failed changes.
 func (b *Breaker) adopt(engine int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,8 +241,8 @@ func (b *Breaker) adopt(engine int) {
 	}
 }
 
-// leave forgets the failures of a lease that somebody else has now. Then an outage is over in which nothing else has
-// failed: no call of this process could show its end.
+// leave forgets the failures of a lease now in other hands. Then an outage is over in which nothing else has failed: no
+// call of this process could show its end.
 func (b *Breaker) leave(of int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,7 +250,7 @@ func (b *Breaker) leave(of int, now time.Time) {
 	b.dropHeir(of, now)
 }
 
-// disown notes that an engine has none of the changes that had failed before its lease came to it.
+// disown notes that an engine has none of the changes which had failed before its lease came to it.
 func (b *Breaker) disown(engine int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -259,7 +259,7 @@ func (b *Breaker) disown(engine int, now time.Time) {
 	}
 }
 
-// dropHeir ends the outage if nothing is left that could show its end. The caller has the lock.
+// dropHeir ends the outage if nothing is left to show its end. The caller has the lock.
 func (b *Breaker) dropHeir(engine int, now time.Time) {
 	delete(b.heirs, engine)
 	if b.open && len(b.heirs) == 0 && !slices.ContainsFunc(b.recent, func(r result) bool { return !r.ok }) {
@@ -270,8 +270,7 @@ func (b *Breaker) dropHeir(engine int, now time.Time) {
 // end ends the outage. The caller has the lock.
 func (b *Breaker) end(now time.Time) {
 	b.news = append(b.news, Outage{Since: b.since, Ended: now, Changes: b.failing})
-	// Nothing is remembered beyond: failures of the outage would count against the
-	// first key that fails afterwards.
+	// Nothing is remembered beyond: failures of the outage would count against the first key to fail afterwards.
 	b.open, b.recent = false, nil
 	clear(b.heirs)
 	b.era++
@@ -287,14 +286,14 @@ func (b *Breaker) outages() int {
 	return b.era
 }
 
-// Outage is an outage that has begun or ended.
+// Outage is the beginning or the end of an outage.
 type Outage struct {
 	Since   time.Time
 	Ended   time.Time // zero while it lasts
 	Changes int       // that had failed when it was detected
 }
 
-// News returns the outages that have begun or ended since it was called last.
+// News returns the outages begun or ended since its last call.
 func (b *Breaker) News() (news []Outage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -302,7 +301,7 @@ func (b *Breaker) News() (news []Outage) {
 	return news
 }
 
-// Open is the outage that lasts, if there is one.
+// Open is the lasting outage, if there is one.
 func (b *Breaker) Open() (o Outage, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

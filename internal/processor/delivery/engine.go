@@ -1,5 +1,5 @@
-// Package delivery decides which changes of a lease the handler receives now, in which batches, and whether those that
-// fail come again or are parked. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] the events
+// Package delivery decides which changes of a lease the handler receives now, in which batches, and whether failed ones
+// come again or are parked. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] the events
 // ([Engine.Tell]: a page was read, the handler has failed, a letter is stored), and asks for the next effect
 // ([Engine.Next]: call the handler, store a letter, read a key again). So a test can visit every interleaving of a
 // small world.
@@ -16,15 +16,15 @@
 //
 // # Failures
 //
-// A batch that fails comes again after a pause. If it has changes of several keys, it comes again in two parts, by key,
-// so that a key which fails soon is alone. A batch of one key comes again whole until its attempts are used up, and
-// then in two parts, by transaction, until a change that fails is alone. That change is a suspect. The [Breaker]
-// compares it with other keys: either it is parked, or so many keys fail that none of them is at fault.
+// A failed batch comes again after a pause. If it has changes of several keys, it comes again in two parts, by key, so
+// a failing key is alone soon. A batch of one key comes again whole until its attempts are used up, and then in two
+// parts, by transaction, until a failing change is alone. This change is a suspect. The [Breaker] compares it with
+// other keys: either it is parked, or so many keys fail that none of them is at fault.
 //
 // # Keys that are set aside
 //
-// A key that fails must not stop the others, however many changes are behind it. So its later changes are forgotten,
-// and are read again by key once those before them are settled. See aside.go.
+// A failing key must not stop the others, however many changes are behind it. So its later changes are forgotten, and
+// are read again by key once those before them are settled. See aside.go.
 package delivery
 
 import (
@@ -64,13 +64,13 @@ type Rules struct {
 	HeldBytes    func(key string) int // of one of them
 
 	Backoff func(failures int) time.Duration
-	// the position after an LSN that is read, if where reading has ended tells it
+	// the position after a read LSN, if where reading has ended tells it
 	After func(end Position, lsn int64) (at Position, known bool)
 	Name  func(c *Change) string // the name that a change has in the lease, and its letter's ID
 	ID    func(c *Change) string // of the item of a change
 }
 
-// Engine has the changes of one lease that are not settled yet.
+// Engine has the unsettled changes of one lease.
 type Engine struct {
 	rules   Rules
 	breaker *Breaker
@@ -113,7 +113,7 @@ func New(r Rules, b *Breaker) *Engine {
 	return e
 }
 
-// Event is something that has happened, which the owner of the engine tells it:
+// Event is something the owner of the engine tells it:
 //
 //	of the feed    PageRead, FeedPassed
 //	of a call      Succeeded, Failed, Cut
@@ -131,7 +131,7 @@ func (e *Engine) Tell(what Event, now time.Time) {
 	what.applyTo(e)
 }
 
-// Effect is something that the owner of the engine must do.
+// Effect is something the owner of the engine must do.
 type Effect struct {
 	Kind  EffectKind
 	Batch *Batch // of Call, Park and TooManyHeld
@@ -162,7 +162,7 @@ const (
 	TooManyHeld // report that the key of a change cannot be held
 )
 
-// Never is a wait that only an event can end.
+// Never is a wait for an event alone.
 const Never = time.Duration(math.MaxInt64)
 
 // Next returns the next effect. If there is none, wait says when to ask again, unless an event comes before.
@@ -195,7 +195,7 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 	if e.inHand >= e.rules.Concurrency || e.guard.isCareful() && e.inHand > 0 {
 		return nil, Never
 	}
-	// Letters go first, and in an outage too: they need nothing that the handler needs.
+	// Letters go first, and in an outage too: they need nothing the handler needs.
 	if e.breaker.IsOpen() {
 		e.lanes.formHeld(e)
 	}
@@ -222,8 +222,8 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 	return nil, min(parks, wait, left)
 }
 
-// inOutage finds a batch while the breaker is open: one that is too old to wait for the end of the outage or, when it
-// is time for that, one that shows whether the outage is over.
+// inOutage finds a batch while the breaker is open: one too old to wait for the end of the outage or, when it is time
+// for a probe, one to show whether the outage is over.
 func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 	b, wait := e.batches.findDue(e.now, func(b *Batch) bool { return b.State == ToCall && b.isOld(e) })
 	if b != nil {
@@ -255,7 +255,7 @@ func (e *Engine) waitsForOthers() bool {
 	return unclear > 1
 }
 
-// Succeeded says that the handler is done with a batch.
+// Succeeded reports the handler's success with a batch.
 type Succeeded struct {
 	Batch *Batch
 	Quick bool // the call took less than half of its time
@@ -304,7 +304,7 @@ func (v Cut) applyTo(e *Engine) {
 	e.batches = append(e.batches, b)
 }
 
-// finishHandled settles changes that are handled, or notes that they wait for a confirmation by hand.
+// finishHandled settles handled changes, or notes that they wait for a confirmation by hand.
 func (e *Engine) finishHandled(changes []*Change) {
 	for _, c := range changes {
 		switch {
@@ -345,7 +345,7 @@ func (e *Engine) Counts() Counts {
 	}
 }
 
-// KeyNews says that the changes of a key are treated differently from now on.
+// KeyNews reports a key whose changes are treated differently from now on.
 type KeyNews struct {
 	Key    string
 	Became KeyState
@@ -354,7 +354,7 @@ type KeyNews struct {
 // KeyState is how the changes of a key are treated.
 type KeyState uint8
 
-// The states of a key that are reported.
+// The reported states of a key.
 const (
 	BecameAside KeyState = iota
 	CaughtUp

@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// A failure alone does not show whose fault it is: the change's, or that of something that the handler needs. A pause
-// outlasts a short outage. Dividing a batch finds a change that always fails, in a number of calls that grows with the
+// A failure alone does not show whose fault it is: the change's, or a fault of something the handler needs. A pause
+// outlasts a short outage. Dividing a batch finds a change that always fails, in a number of calls growing with the
 // logarithm of the batch's size. The breaker decides the rest: it compares with other keys. So nothing is parked before
-// it has failed alone, and nothing because of an outage that shows in three keys. MaxAge stands above all that.
+// it has failed alone, and nothing because of an outage seen in three keys. MaxAge stands above all that.
 
 // Failure is how a call of the handler failed.
 type Failure struct {
@@ -22,7 +22,7 @@ type Failure struct {
 	Outage   bool          // the changes are not at fault: the failure counts for the pause and for MaxAge only
 }
 
-// Part is the changes of a failed batch that come again together.
+// Part is the changes of a failed batch coming again together.
 type Part struct {
 	Changes  []int // their places in the batch, in order
 	Err      error
@@ -38,7 +38,7 @@ func (f *Failure) isTotal(changes int) bool {
 	return f.Left == nil || changes == 0
 }
 
-// Failed says that the call of a batch has failed. The rest of the batch comes again, in the parts that the rules say.
+// Failed reports a failed call of a batch. The rest of the batch comes again, in the parts the rules say.
 type Failed struct {
 	Batch   *Batch
 	Failure Failure
@@ -126,7 +126,7 @@ func (f *Failure) hasTried(i int) bool {
 	return true
 }
 
-// divideWhatIsLeft settles the changes of a batch that are done, or confirmed by hand, and returns the rest in parts.
+// divideWhatIsLeft settles the changes of a batch which are done, or confirmed by hand, and returns the rest in parts.
 func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 	if b.IsConfirmed() {
 		return nil
@@ -178,7 +178,7 @@ func (b *Batch) IsConfirmed() bool {
 	return !slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state != Settled })
 }
 
-// decideNext decides whether a batch that has failed comes again, whole or in parts, waits for evidence, or is parked.
+// decideNext decides whether a failed batch comes again, whole or in parts, waits for evidence, or is parked.
 func (b *Batch) decideNext(e *Engine, missed, late bool) {
 	exhausted := b.isExhausted(e)
 	switch {
@@ -196,7 +196,7 @@ func (b *Batch) decideNext(e *Engine, missed, late bool) {
 	}
 }
 
-// mayDivide reports whether a change that fails is ever told apart from its batch.
+// mayDivide reports whether a failing change is ever told apart from its batch.
 func (r *Rules) mayDivide() bool { return r.MaxAttempts > 0 || r.MaxAge > 0 }
 
 // isDivisible reports whether a batch holds more than one transaction.
@@ -205,7 +205,7 @@ func (b *Batch) isDivisible() bool {
 	return !alone
 }
 
-// waitInState has a batch that has failed wait in a state.
+// waitInState has a failed batch wait in a state.
 func (b *Batch) waitInState(e *Engine, s BatchState) {
 	b.to(s, HandlerFailed)
 	for _, l := range b.lanes {
@@ -235,7 +235,7 @@ func (b *Batch) replaceByHalves(e *Engine, because BatchEvent) {
 	b.replaceBy(e, because, halves...)
 }
 
-// judgeAlone decides about a change that has failed alone as often as it may.
+// judgeAlone decides about a change which has failed alone as often as it may.
 func (b *Batch) judgeAlone(e *Engine) {
 	key := b.Changes[0].Key
 	b.evidence = *b.since
@@ -255,7 +255,7 @@ func (b *Batch) judgeAlone(e *Engine) {
 // prepareLetter has the letter of a batch stored at once.
 func (b *Batch) prepareLetter() { b.notBefore, b.streak = time.Time{}, 0 }
 
-// judgeSuspects parks the changes that are at fault by now.
+// judgeSuspects parks the changes at fault by now.
 func (e *Engine) judgeSuspects() {
 	others := e.inHand > 0 || e.lanes.hasReady() || slices.ContainsFunc(e.batches, func(b *Batch) bool {
 		return b.State == ToCall && b.isFirst() && !b.isPaused()
@@ -294,8 +294,8 @@ func (b *Batch) isTooLarge(e *Engine) bool {
 	return b.request == nil && n > 1 && (tooLong || fatal)
 }
 
-// findProbe finds the batch that shows whether an outage is over: one that has not failed, or else the one that was
-// tried longest ago, because some of them may be poison.
+// findProbe finds the batch to show whether an outage is over: one without a failure, or else the one tried longest
+// ago, because some of them may be poison.
 func (e *Engine) findProbe() *Batch {
 	var found *Batch
 	if i := slices.IndexFunc(e.lanes.ready, func(l *lane) bool { return l.isFree() && l.hold == notHeld }); i >= 0 {
@@ -315,7 +315,7 @@ func (b *Batch) mayProbe() bool {
 	return (b.State == ToCall || b.State == Suspect) && b.isFirst() && !b.isPaused()
 }
 
-// untilProbe is how long until the first batch may be called that the handler has asked to wait for; Never if there is
+// untilProbe is how long until the call of the first batch for which the handler has asked to wait; Never if there is
 // none.
 func (e *Engine) untilProbe() time.Duration {
 	wait := Never
@@ -335,8 +335,8 @@ func (b *Batch) beginAnew() {
 	b.streak, b.blame, b.apart, b.since = 0, isCounted, time.Time{}, nil
 }
 
-// endOutage forgets, after an outage, the failures until its end: nothing may be parked for them. A change that
-// failed while others were handled again is not taken for a sign of the next outage.
+// endOutage forgets, after an outage, the failures until its end: nothing may be parked for them. A change failing
+// while others were handled again is not taken for a sign of the next outage.
 func (e *Engine) endOutage() {
 	era := e.breaker.outages()
 	if era == e.era {
@@ -361,12 +361,12 @@ func (e *Engine) endOutage() {
 	e.recalls.startRecalls(e)
 }
 
-// LeaseLeft says that the lease belongs to somebody else: its failures say nothing of an outage here any more.
+// LeaseLeft reports a lease which now belongs to somebody else: its failures say nothing of an outage here any more.
 type LeaseLeft struct{}
 
 func (LeaseLeft) applyTo(e *Engine) { e.breaker.leave(e.number, e.now) }
 
-// forgetFailures has changes that are in no batch begin anew, and those that are not read yet.
+// forgetFailures has changes in no batch begin anew, and unread ones.
 func (e *Engine) forgetFailures() {
 	anew := func(l *lane) {
 		for _, c := range l.waiting {

@@ -9,7 +9,7 @@ import (
 // A change is parked when its letter is stored. With Rules.HoldKeys its key is held from then on: later changes of the
 // key are parked too, one change after the other, until the key is released (request.go).
 
-// holdings counts the keys that are held or are about to be, because a lease has room for so many.
+// holdings counts the keys held or about to be, because a lease has room for so many.
 type holdings struct {
 	rules *Rules
 	keys  int
@@ -40,7 +40,7 @@ func (e *Engine) reportUnheld() {
 	}
 }
 
-// beginParking has the letter of a batch stored. Its place among the held keys is taken before that.
+// beginParking has the letter of a batch stored. Its place among the held keys is taken before.
 func (b *Batch) beginParking(e *Engine) Effect {
 	if e.rules.HoldKeys && b.lanes[0].hold == notHeld {
 		b.reserved = true
@@ -50,7 +50,7 @@ func (b *Batch) beginParking(e *Engine) Effect {
 	return Effect{Kind: Park, Batch: b}
 }
 
-// LetterStored says that the letter of a batch is durable.
+// LetterStored reports the durable letter of a batch.
 type LetterStored struct {
 	Batch *Batch
 }
@@ -77,7 +77,7 @@ func (v LetterStored) applyTo(e *Engine) {
 	e.guard.relaxIfSettled(e)
 }
 
-// LetterRefused says that the letter of a batch could not be stored. The change is not at fault: it is tried again
+// LetterRefused reports a letter of a batch which could not be stored. The change is not at fault: it is tried again
 // after a pause.
 type LetterRefused struct {
 	Batch *Batch
@@ -103,8 +103,7 @@ func (b *Batch) unreserve(e *Engine) {
 	}
 }
 
-// holdFrom has the changes of a key parked that come after an LSN, which is that of the first of them that has failed;
-// 0 is unknown.
+// holdFrom has the changes of a key after an LSN parked. The LSN is that of the first failed one; 0 is unknown.
 func (l *lane) holdFrom(e *Engine, since int64) {
 	if l.hold == notHeld {
 		e.held.add(l.key)
@@ -114,8 +113,8 @@ func (l *lane) holdFrom(e *Engine, since int64) {
 		}
 	}
 	l.heldSince = min(l.heldSince, since)
-	// Batches in the handler run to their end. The other batches are dissolved, also those that were to be parked for a
-	// failure of their own: the changes of a key are parked one by one, in their order.
+	// Batches in the handler run to their end. The other batches are dissolved, also those to be parked for a failure
+	// of their own: the changes of a key are parked one by one, in their order.
 	var waiting []*Change
 	for _, b := range slices.Clone(l.line) {
 		if b.request != nil || b.State == Calling || b.State == Parking {
@@ -144,7 +143,7 @@ func (l *lane) endHold(e *Engine) {
 	}
 }
 
-// formParked makes a batch of the next change of a held key. A change from before the one that the key is held for was
+// formParked makes a batch of the next change of a held key. A change from before the one the key is held for was
 // handled, and has come again after a crash or a merge: so it goes to the handler.
 func (l *lane) formParked(e *Engine) *Batch {
 	b := &Batch{isHeld: l.waiting[0].LSN >= l.heldSince}
@@ -156,8 +155,8 @@ func (l *lane) formParked(e *Engine) *Batch {
 	return b
 }
 
-// recalls are changes that were parked although an outage may have been the cause: if one is detected, before anything
-// is handled that began after their last failure, they are handed over again when it is over.
+// recalls are changes parked although an outage may have been the cause: if one is detected before any call begun after
+// their last failure succeeds, they are handed over again when it is over.
 type recalls struct {
 	parked  []recall
 	pending []recall  // of the last owner, until the handler succeeds, or whose letters could not be read, for a pause
@@ -178,7 +177,7 @@ type recall struct {
 // maxRecalls is how many changes are remembered.
 const maxRecalls = 100
 
-// note remembers that a batch was parked.
+// note remembers the parking of a batch.
 func (r *recalls) note(e *Engine, b *Batch) {
 	if b.blame == isHopeless || b.isOld(e) || b.last.IsZero() || !e.rules.HasBox {
 		return
@@ -253,8 +252,8 @@ func (r *recalls) resumeDue(e *Engine) (wait time.Duration) {
 // needsHandler reports whether the handler is called first. Otherwise there is only to see whether a letter is gone.
 func (p recall) needsHandler() bool { return !p.inHand && !p.done || !p.failed.IsZero() }
 
-// mayProbe reports whether a change of the last owner is to show that its outage is over, because there is nothing else
-// that could. It has as many tries as any change, because it may be bad all the same.
+// mayProbe reports whether a change of the last owner is to show that its outage is over, because nothing else could.
+// It has as many tries as any change, because it may be bad all the same.
 func (r *recalls) mayProbe(e *Engine) bool {
 	if e.items > 0 || e.requests > 0 || r.probes >= e.rules.MaxAttempts || e.now.Before(r.next) {
 		return false
@@ -264,13 +263,13 @@ func (r *recalls) mayProbe(e *Engine) bool {
 	return true
 }
 
-// mayStart reports whether an outage that is detected now, or has ended just now, would have changes handed over again.
+// mayStart reports whether an outage detected now, or ended just now, would have changes handed over again.
 func (r *recalls) mayStart(e *Engine) bool {
 	return e.rules.HasBox && slices.ContainsFunc(r.parked, func(p recall) bool { return p.mayReturn(e) })
 }
 
 // mayReturn reports whether an outage would have the change handed over again: nothing has succeeded since it failed.
-// In this order: when an outage ends, it ends before the success counts that has shown the end.
+// In this order: when an outage ends, it ends before the success showing the end counts.
 func (p recall) mayReturn(e *Engine) bool { return e.breaker.noneSince(p.failed) || p.isDue(e) }
 
 // isDue reports whether the change is to be handed over again for an outage of whose end the engine has not heard yet.
@@ -278,7 +277,7 @@ func (p recall) isDue(e *Engine) bool {
 	return e.era != e.breaker.outages() && p.failed.After(e.breaker.goodBefore())
 }
 
-// startRecalls hands over again, when an outage is over, the changes that it has had parked.
+// startRecalls hands over again, when an outage is over, the changes parked in it.
 func (r *recalls) startRecalls(e *Engine) {
 	before := e.breaker.goodBefore()
 	for _, p := range r.parked {
@@ -289,7 +288,7 @@ func (r *recalls) startRecalls(e *Engine) {
 	r.parked = nil
 }
 
-// listOpen lists the changes that are to be handed over again, or may be: those for which nothing was handled since.
+// listOpen lists the changes to be handed over again, now or perhaps: those for which nothing was handled since.
 func (r *recalls) listOpen(e *Engine) []recall {
 	all := slices.Clone(r.pending)
 	for i := range all {
@@ -315,7 +314,7 @@ func (r *recalls) listOpen(e *Engine) []recall {
 	return all
 }
 
-// recall is a change that the request of a recall hands over again.
+// recall is a change handed over again by the request of a recall.
 func (q *Request) recall() recall {
 	return recall{
 		key: q.Key, letter: q.Letter, failed: q.failed, inHand: q.origin == recalledInHand,
@@ -323,7 +322,7 @@ func (q *Request) recall() recall {
 	}
 }
 
-// handOver has a change that was parked handed over again.
+// handOver has a parked change handed over again.
 func (p recall) handOver(e *Engine) {
 	origin := recalled
 	switch {

@@ -60,7 +60,7 @@ const (
 	NothingToDo
 )
 
-// RequestMade says that there is a request. It is served, unless the same is being served already.
+// RequestMade reports a request. It is served, unless the same is being served already.
 type RequestMade struct {
 	Request *Request
 }
@@ -78,8 +78,8 @@ func (v RequestMade) applyTo(e *Engine) {
 	l.beginRequest(e)
 }
 
-// RequestWithdrawn says that a request is not asked for any more. The request ends: if a letter is in the handler for
-// it, after that letter.
+// RequestWithdrawn reports a withdrawn request. The request ends: if a letter is in the handler for it, after that
+// letter.
 type RequestWithdrawn struct {
 	Key   string
 	Token string
@@ -135,7 +135,7 @@ func (l *lane) beginRequest(e *Engine) {
 	e.queueEffect(Effect{Kind: ListLetters, Request: q})
 }
 
-// unparkHeld has the changes of a key wait again that were to be parked only because the key is held: it may be free
+// unparkHeld has the changes of a key wait again which were to be parked only because the key is held: it may be free
 // soon.
 func (l *lane) unparkHeld(e *Engine) {
 	for _, b := range slices.Backward(slices.Clone(l.line)) {
@@ -160,7 +160,7 @@ func (v LetterFound) applyTo(e *Engine) {
 	switch {
 	case q.State != Finding: // withdrawn
 	case l == nil && q.lane.hold != notHeld && q.origin != recalled:
-		// An owner that has ended may have handled it, and not the changes held behind it.
+		// An ended owner may have handled it, and not the changes held behind it.
 		q.stage = heldLetters
 		q.to(Asked, LetterGone)
 		q.lane.beginRequest(e)
@@ -201,9 +201,8 @@ func (v LettersListed) applyTo(e *Engine) {
 	}
 }
 
-// isBehind reports whether a change of the key from before an LSN is not done. Then a letter of that LSN was left by an
-// owner that had read further, and ended before the lease said that the key is held: its change comes again, in its
-// order.
+// isBehind reports whether a change of the key from before an LSN is not done. Then an owner had read further, left a
+// letter of this LSN, and ended before the lease said that the key is held: its change comes again, in its order.
 func (l *lane) isBehind(lsn int64) bool {
 	isBefore := func(c *Change) bool { return !c.letter && c.lane == l && c.LSN < lsn }
 	unread := (l.aside.state == behind || l.aside.state == reading) && l.aside.after+1 < lsn
@@ -211,7 +210,7 @@ func (l *lane) isBehind(lsn int64) bool {
 		slices.ContainsFunc(l.line, func(b *Batch) bool { return slices.ContainsFunc(b.Changes, isBefore) })
 }
 
-// handled is the result of a request that has come to its end.
+// handled is the result of an ended request.
 func (q *Request) handled() Result {
 	if q.Handled == 0 {
 		return NothingToDo
@@ -219,7 +218,7 @@ func (q *Request) handled() Result {
 	return HandledAgain
 }
 
-// redriveLetter puts a letter before all that waits of its key. It has one try.
+// redriveLetter puts a letter before all waiting changes of its key. It has one try.
 func (q *Request) redriveLetter(e *Engine, letter *Letter, because RequestEvent) {
 	q.to(Redriving, because)
 	q.Current = letter
@@ -243,16 +242,16 @@ func (q *Request) redriveLetter(e *Engine, letter *Letter, because RequestEvent)
 	l.advance(e)
 }
 
-// letterHandled notes that the handler is done with a letter.
+// letterHandled notes the handler's success with a letter.
 func (q *Request) letterHandled(e *Engine) {
 	q.to(Removing, LetterHandled)
 	q.Handled++
 	e.queueEffect(Effect{Kind: Remove, Request: q})
 }
 
-// Conclusion takes an effect that ends work without another call of the handler: of a letter that the handler had, or
-// of a request that is over. An owner that ends carries these out and no others, so that the next owner
-// does not hand the letter over again.
+// Conclusion takes an effect ending work without another call of the handler: on a letter the handler had, or on an
+// ended request. An ending owner carries these out and no others, so that the next owner does not hand the letter over
+// again.
 func (e *Engine) Conclusion() (do Effect, found bool) {
 	i := slices.IndexFunc(e.effects, func(o Effect) bool {
 		return o.Kind == Remove || o.Kind == Rewrite || o.Kind == Answer
@@ -265,7 +264,7 @@ func (e *Engine) Conclusion() (do Effect, found bool) {
 	return do, true
 }
 
-// letterFailed notes that the handler has failed with a letter again.
+// letterFailed notes the handler's next failure with a letter.
 func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	b.Changes[0].settle(e)
 	b.replaceBy(e, HandlerFailed)
@@ -285,7 +284,7 @@ func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	e.queueEffect(Effect{Kind: Rewrite, Request: q})
 }
 
-// LetterRemoved says that the letter is gone that the handler has handled for a request.
+// LetterRemoved reports the removal of a letter handled for a request.
 type LetterRemoved struct {
 	Request *Request
 }
@@ -307,7 +306,7 @@ func (v LetterRemoved) applyTo(e *Engine) {
 	}
 }
 
-// LetterRewritten says that the letter of a request has the error with which it has failed again.
+// LetterRewritten says: the letter of a request has the error of its new failure.
 type LetterRewritten struct {
 	Request *Request
 }
@@ -320,7 +319,7 @@ func (v LetterRewritten) applyTo(e *Engine) {
 	q.answer(e, Rewritten, FailedAgain, q.Err)
 }
 
-// RequestFailed says that the letters of a request could not be read or written, for which no change is at fault.
+// RequestFailed reports a request whose letters could not be read or written, for which no change is at fault.
 type RequestFailed struct {
 	Request *Request
 	Err     error
@@ -333,7 +332,7 @@ func (v RequestFailed) applyTo(e *Engine) {
 	}
 }
 
-// putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
+// putOff ends a request which cannot be served now. Its owner asks again; a recall does so by itself.
 func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
 	if q.IsRecall() {
 		e.recalls.postpone(e, q.recall())
@@ -351,7 +350,7 @@ func (q *Request) answer(e *Engine, because RequestEvent, r Result, err error) {
 	if l.hold == releasing {
 		l.hold = isHeld
 	}
-	// A key that is free must not be held under the next owner: nobody would ask again.
+	// A free key must not be held under the next owner: nobody would ask again.
 	e.queueEffect(Effect{Kind: Answer, Request: q, Note: q.stage == keyFreed})
 	l.advance(e)
 	l.beginRequest(e)

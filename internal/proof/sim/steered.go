@@ -15,13 +15,13 @@ import (
 // The rules of pauses and resets:
 //
 //   - after a pause has returned and until its resume is called, no handler has a batch of its range
-//   - a lease moves back, or over changes that nobody has handled, only by a reset that an operator has asked for, to
-//     the position that was asked, and by one request once
-//   - a reset that has returned was carried out
+//   - a lease moves back, or over unhandled changes, only by a reset at an operator's request, to the requested
+//     position, and by one request once
+//   - a returned reset was carried out
 //   - every change after the position of a reset is handled again, and no owner after the reset gets one before it
 //   - no owner from before a reset writes the lease after it
-//   - exactly the changes are skipped that an operator has named, and a replay of a key delivers all of the key after
-//     its position: see singles.go
+//   - exactly the changes named by an operator are skipped, and a replay of a key delivers all of the key after its
+//     position: see singles.go
 
 // steering is the knowledge of the ledger about pauses and resets.
 type steering struct {
@@ -45,7 +45,7 @@ type ask struct {
 	at feed.Position
 }
 
-// reset is a reset that was carried out.
+// reset is a reset carried out.
 type reset struct {
 	of feed.Range
 	at feed.Position
@@ -66,7 +66,7 @@ func newSteering() steering {
 	}
 }
 
-// notePaused notes that a pause has returned.
+// notePaused notes the return of a pause.
 func (g *ledger) notePaused(of feed.Range) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,14 +83,14 @@ func (g *ledger) notePaused(of feed.Range) {
 	g.steering.paused = append(g.steering.paused, of)
 }
 
-// noteResuming notes that a resume is called.
+// noteResuming notes the call of a resume.
 func (g *ledger) noteResuming(of feed.Range) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.steering.paused = slices.DeleteFunc(g.steering.paused, of.Contains)
 }
 
-// noteRequestRemoved notes that somebody has deleted a document. A pause whose request is deleted is over.
+// noteRequestRemoved notes the deletion of a document. A pause whose request is deleted is over.
 func (g *ledger) noteRequestRemoved(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +128,7 @@ func (g *ledger) noteControl(by *instance, record feed.Record) {
 	g.steering.requests[record.Properties[notes.CallerProperty]] = ask{of, at}
 }
 
-// checkWanted checks that a call of the operator gives a lease a position that it was to give.
+// checkWanted checks that a call of the operator gives a lease a position it was to give.
 func (g *ledger) checkWanted(by *instance, of feed.Range, at feed.Position) {
 	if by.wants == nil {
 		g.breach("reset: a call that resets nothing gives %s the position %v", of, at)
@@ -137,8 +137,8 @@ func (g *ledger) checkWanted(by *instance, of feed.Range, at feed.Position) {
 	}
 }
 
-// noteReset carries a reset out in the model, if a write is one, and reports that. A write that moves a lease in
-// another way is none, and is judged as any write.
+// noteReset carries a reset out in the model, and reports true, if a write is one. A write moving a lease in another
+// way is none, and is judged as any write.
 func (g *ledger) noteReset(by *instance, was, record feed.Record) bool {
 	caller := records.LastReset(record).Caller
 	switch {
@@ -204,20 +204,19 @@ func (g *ledger) reopen(v version, now time.Time) {
 	delete(g.steering.skipped, v)
 }
 
-// isParkedAgain reports whether a change that a reset has asked for again needs no handler, because its letter stays.
+// isParkedAgain reports whether a change asked for again by a reset needs no handler, because its letter stays.
 func (g *ledger) isParkedAgain(v version) bool {
 	return !g.steering.reopened[v].IsZero() && g.hasLetter(v)
 }
 
-// noteDropped notes that an operator has dropped a letter, so nobody need have its change.
+// noteDropped notes an operator's drop of a letter, so nobody need have its change.
 func (g *ledger) noteDropped(v version) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.open, v)
 }
 
-// isReopenedSince reports whether a reset has asked for a change again after a time: what was begun before that does
-// not count.
+// isReopenedSince reports whether a reset has asked for a change again after a time: work begun earlier does not count.
 func (g *ledger) isReopenedSince(v version, begun time.Time) bool {
 	return g.isOpen(v) && g.steering.reopened[v].After(begun)
 }
@@ -238,7 +237,7 @@ func (g *ledger) checkTerm(by *instance, was, record feed.Record) {
 	}
 }
 
-// checkSeen checks that a writer has seen the version of the lease that it replaces.
+// checkSeen checks that a writer has seen the replaced version of the lease.
 func (g *ledger) checkSeen(by *instance, sent feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -247,7 +246,7 @@ func (g *ledger) checkSeen(by *instance, sent feed.Record) {
 	}
 }
 
-// notePosition notes a position of a lease, so that the operator can go back to it.
+// notePosition notes a position of a lease, so the operator can go back to it.
 func (g *ledger) notePosition(record feed.Record) {
 	const most = 100
 	if record.Position.Token == "" {
@@ -259,7 +258,7 @@ func (g *ledger) notePosition(record feed.Record) {
 	}
 }
 
-// drawPosition draws a position that a lease has or had.
+// drawPosition draws a present or former position of a lease.
 func (g *ledger) drawPosition(dice *rand.Rand) (of feed.Range, at feed.Position, found bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -289,8 +288,8 @@ func (g *ledger) checkSnapshot(s *admin.Snapshot, begun time.Time) {
 	}
 }
 
-// isAskedFor reports whether a handler has asked for a change to be checkpointed by hand: it does that before it knows
-// that the checkpoint is stored.
+// isAskedFor reports whether a handler has asked for a change to be checkpointed by hand: it asks before it knows of a
+// stored checkpoint.
 func (g *ledger) isAskedFor(v version) bool {
 	for _, t := range g.model.tenures {
 		if t.asked[v] {
@@ -300,7 +299,7 @@ func (g *ledger) isAskedFor(v version) bool {
 	return false
 }
 
-// checkStep checks that the steps which a reset reports as done were done since.
+// checkStep checks that the steps reported as done by a reset were done since.
 func (g *ledger) checkStep(step admin.Step, begun time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -311,8 +310,8 @@ func (g *ledger) checkStep(step admin.Step, begun time.Time) {
 	}
 }
 
-// checkRoot checks that an owner gets nothing from before the position at which it has begun, but changes of keys that
-// the lease has set aside.
+// checkRoot checks that an owner gets nothing from before the position at which it has begun, but changes of keys set
+// aside by the lease.
 func (g *ledger) checkRoot(t *tenure, by *instance, b *feed.Batch) {
 	if b.Redriven || t.root == "" {
 		return

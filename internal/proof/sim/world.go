@@ -1,26 +1,26 @@
 // Package sim runs whole fleets in virtual time: several instances of the real processor over the real embedded store,
-// with a network between them that loses, delays and repeats, with processes that stop, die, freeze and come back under
-// the same name, with partitions that split and merge, and with handlers that fail. Beside this each seed draws some of
-// the further faults of a world (see weather): handlers that checkpoint by hand and late, writes that arrive minutes
-// after their callers gave up, replies later than a lease is trusted, intervals that differ among instances, no right
-// to delete, records that an operator deletes, clocks that step, a lease container of several partitions that split and
+// with a network between them which loses, delays and repeats, with processes which stop, die, freeze and come back
+// under the same name, with splits and merges of partitions, and with failing handlers. Beside this each seed draws
+// some of the further faults of a world (see weather): handlers checkpointing by hand and late, writes arriving minutes
+// after their callers gave up, replies later than a lease is trusted, different intervals of the instances, no right to
+// delete, records deleted by an operator, stepping clocks, a lease container of several partitions, which split and
 // merge, hosts of the .NET processor, operators who pause, resume, reset and restore leases and die in the middle of
-// that, instances with different weights, instances that ask for more leases or fewer, and ambushes: something that
-// happens to a process or to its partition at one point of one call.
+// it, instances with different weights, instances asking for more leases or fewer, and ambushes: something happens to a
+// process or to its partition at one point of one call.
 //
-// What the world does follows from one seed; what the processors make of it also depends on
-// their own random epochs and on the scheduler, so a seed that fails tells its story
-// instead of being sure to fail again. Checkers outside the processor watch its promises:
+// What the world does follows from one seed; what the processors make of it also depends on their own random epochs and
+// on the scheduler, so a failing seed tells its story instead of being sure to fail again. Checkers outside the
+// processor watch its promises:
 //
-//   - nothing that was acknowledged is lost
+//   - nothing acknowledged is lost
 //   - of one partition key, nothing is handed over while something earlier is unfinished
 //   - no range is handled by two owners at one instant
-//   - after every write a lease is where the model has it: all before its position is done,
-//     its writer has reached the position, which is no further back than before, a
-//     child's is its parent's, and the attempts are those of the batch that is next
+//   - after every write a lease is where the model has it: all before its position is done, its writer has reached the
+//     position, which is no further back than before, a child's is its parent's, and the attempts are those of the next
+//     batch
 //   - after a pause has returned and until its resume, no handler has a batch of its range; a reset is carried out
 //     once, replays everything after its position and nothing before; steered.go has the details
-//   - exactly the changes are skipped that an operator has named, and a key that is replayed comes again as a whole
+//   - exactly the changes named by an operator are skipped, and a replayed key comes again as a whole
 //   - each batch has the right attempt number, and the checkpoint before it is stored
 //   - no lease with changes, and no instance, is left without its turn while its process is sound
 //   - Run returns within four times Options.Drain, and leaves no goroutine behind
@@ -95,9 +95,9 @@ type world struct {
 	diceSeed *rand.Rand
 }
 
-// Run plays a seed, in a world with dead letters or one without, and returns the promises that were broken and, if any
-// were, the trace of the run. It must be called inside a synctest bubble, because ten minutes of faults would otherwise
-// take ten minutes.
+// Run plays a seed, in a world with dead letters or one without, and returns the broken promises and, if any were, the
+// trace of the run. It must be called inside a synctest bubble, because ten minutes of faults would otherwise take ten
+// minutes.
 func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []string, story string, err error) {
 	goroutines := inBubble()
 	w, err := newWorld(ctx, seed, hasLetters, bug)
@@ -213,7 +213,7 @@ func (w *world) drawUnit() {
 	}
 }
 
-// fork is a generator of its own, so that goroutines do not depend on each other's draws.
+// fork is a generator of its own, so goroutines do not depend on each other's draws.
 func (w *world) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
 
 // dice is a generator for a call of a handler.
@@ -227,10 +227,10 @@ func (w *world) dice() *rand.Rand {
 // when a process is replaced before it has ended.
 func (w *world) drawName() string { return fmt.Sprintf("host-%c", 'a'+rune(w.rng.IntN(6))) }
 
-// markReady notes that the unit has leases. Every instance reports that, the first counts.
+// markReady notes that the unit has leases. Every instance reports it, the first counts.
 func (w *world) markReady(context.Context) { w.readyOnce.Do(func() { close(w.ready) }) }
 
-// isCalm reports that the faults have ended.
+// isCalm reports the end of the faults.
 func (w *world) isCalm() bool {
 	select {
 	case <-w.quiet:
@@ -267,8 +267,8 @@ func (w *world) write(ctx context.Context, dice *rand.Rand, writer int) {
 // cityName is the nth key.
 func (w *world) cityName(n int) string { return fmt.Sprintf("city-%d%s", n, w.cities) }
 
-// commit writes one to three items of one key. Each writer has items of its own, so that
-// the order of two acknowledgements is the order of their LSNs.
+// commit writes one to three items of one key. Each writer has items of its own, so the order of two acknowledgements
+// is the order of their LSNs.
 func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string) {
 	key := feed.Key(city)
 	var writes []feed.Write
@@ -281,7 +281,7 @@ func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string)
 		}
 		writes = append(writes, write)
 	}
-	// A write that is cut off could be in the store and not in the ledger.
+	// A write cut off could be in the store and not in the ledger.
 	results, err := w.orders.Commit(context.WithoutCancel(ctx), key, writes)
 	if err != nil {
 		return // a delete of a missing item refuses the batch
