@@ -22,19 +22,19 @@ type Options struct {
 
 	// Variant names your handler and its version, such as "mail 1.4", at most 200 bytes; you need not set it. Each
 	// instance shows it to the others, with the version of the program, from its build information, and with the
-	// options that decide what happens to a change: HandlerTimeout, whether Manual, Filter and a Concurrency above 1
-	// are set, and of OnFailure MaxAttempts, MaxAge, HoldKeys and whether there are DeadLetters. If these differ
-	// between live instances of the unit, each of them reports that: [Hooks.Differing] and [Status.Variants]. Instances
-	// that show nothing, as those of an older version, differ from none.
+	// options deciding what happens to a change: HandlerTimeout, whether Manual, Filter and a Concurrency above 1 are
+	// set, and of OnFailure MaxAttempts, MaxAge, HoldKeys and whether there are DeadLetters. If these differ between
+	// live instances of the unit, each of them reports the difference: [Hooks.Differing] and [Status.Variants].
+	// Instances showing nothing, as those of an older version, differ from none.
 	Variant string
 
 	// Start says where a new unit begins; the default is now. The unit remembers its start. On a restart, pass the same
-	// Start or none; with any other, including FromNow, Run returns [feed.ErrStartIgnored]. A unit that a .NET
-	// processor made remembers no start. Leases without a position then begin at Start, and if you do not set Start,
-	// Run returns [feed.ErrNoStart].
+	// Start or none; with any other, including FromNow, Run returns [feed.ErrStartIgnored]. A unit made by a .NET
+	// processor remembers no start. Leases without a position then begin at Start, and if you do not set Start, Run
+	// returns [feed.ErrNoStart].
 	Start feed.Start
 
-	// Mode selects the changes that the feed shows; the default is the latest version of each item.
+	// Mode selects the changes the feed shows; the default is the latest version of each item.
 	Mode feed.Mode
 
 	// MaxItems limits the changes of a batch; 0 is the source's default. A single transaction may have more.
@@ -45,13 +45,13 @@ type Options struct {
 	// MinLeases than the unit has leases, the owners of the widest ranges cut their leases, as after a split of
 	// partitions: the parts continue at the checkpoint, so nothing is skipped. The highest MinLeases of the running
 	// instances counts. If that falls, or partitions are merged, neighbouring leases of a partition are joined again,
-	// down to the number that a new unit would have. This begins when there have been too many leases for five times
+	// down to the number a new unit would have. This begins when there have been too many leases for five times
 	// Expiration, so a restart joins none. An instance with OnFailure.HoldKeys joins none either. While another kind of
 	// processor owns a lease, no lease is cut or joined.
 	MinLeases int
 
-	// MaxLeases limits the leases that this instance takes; 0 is no limit. Leases that no instance may take are
-	// reported as [feed.ErrNoOwner]. After a split an instance may own more for a while.
+	// MaxLeases limits the leases this instance takes; 0 is no limit. Leases that no instance may take are reported as
+	// [feed.ErrNoOwner]. After a split an instance may own more for a while.
 	MaxLeases int
 
 	// Weight is this instance's share of the leases, compared with the weights of the other running instances: an
@@ -60,10 +60,10 @@ type Options struct {
 	Weight int
 
 	// ShareByLoad shares the leases by their loads instead of their number, if all running instances set it. The load
-	// of a lease is the number of changes in a minute, plus the number of LSNs that the lease is behind the feed. The
-	// owner writes the load into the lease, with the writes that it makes anyway. Nothing moves while each instance is
-	// within a tenth of its share, or if no move would make the largest load smaller. A lease is never divided for
-	// that: for a single busy lease, see MinLeases.
+	// of a lease is the number of changes in a minute, plus the number of LSNs by which the lease is behind the feed.
+	// The owner writes the load into the lease, with the writes it makes anyway. Nothing moves while each instance is
+	// within a tenth of its share, or if no move would make the largest load smaller. A lease is never divided for its
+	// load: for a single busy lease, see MinLeases.
 	ShareByLoad bool
 
 	// Poll is the longest pause between two reads of an idle lease, 5 s by default. If the source is a [feed.Waiter],
@@ -112,7 +112,7 @@ type Options struct {
 	// With 1, a batch has changes of all keys. Above 1, a batch has changes of several keys only if fewer calls save
 	// time: the processor begins with a single key per batch and tries twice as many now and then. If each change then
 	// takes less than three quarters of the time, the processor keeps the larger number. If the call for a key hangs,
-	// the other keys of that call wait.
+	// the other keys of the call wait.
 	Concurrency int
 
 	// BufferItems and BufferBytes bound the read and not yet handled changes of a lease: 4,000 changes and 64 MiB by
@@ -125,7 +125,7 @@ type Options struct {
 	BufferItems int
 	BufferBytes int64
 
-	// OnFailure says what happens to changes that the handler cannot handle. By default they are retried for ever.
+	// OnFailure says what happens to changes the handler cannot handle. By default they are retried for ever.
 	OnFailure FailurePolicy
 
 	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when the handler confirms it, whatever the
@@ -145,7 +145,7 @@ type Options struct {
 	Hooks Hooks
 }
 
-// A FailurePolicy says what happens to changes that the handler cannot handle. The zero value retries them for ever.
+// A FailurePolicy says what happens to changes the handler cannot handle. The zero value retries them for ever.
 //
 // Without MaxAttempts and MaxAge, and with a Concurrency of 1, all changes arrive in the order of the feed: a failed
 // batch is retried whole, for ever, and its lease waits. With any other setting, a failing batch of several partition
@@ -156,19 +156,20 @@ type FailurePolicy struct {
 	// Zero, the default, is no limit. If you set a limit without DeadLetters, the change is retried for ever, alone.
 	//
 	// The lease stores the attempts with the position for which they count. So a change also fails if its handler ends
-	// the process. The lease also stores since when a change fails, to the second; after a merge of partitions that
+	// the process. The lease also stores since when a change fails, to the second; after a merge of partitions this
 	// time starts anew.
 	//
 	// If at least three changes have failed, and more keys have failed than succeeded meanwhile, the processor reports
-	// an outage to [Hooks.Outage] and as [feed.ErrOutage]. During an outage nothing is parked, except a change that has
-	// failed for MaxAge. The processor calls the handler only now and then to see whether it has recovered. An outage
-	// is recognized only with MaxAttempts and DeadLetters: with MaxAge alone nothing is parked sooner, outage or not.
+	// an outage to [Hooks.Outage] and as [feed.ErrOutage]. During an outage nothing is parked, except a change which
+	// has failed for MaxAge. The processor calls the handler only now and then to see whether it has recovered. An
+	// outage is recognized only with MaxAttempts and DeadLetters: with MaxAge alone nothing is parked sooner, outage or
+	// not.
 	MaxAttempts int
 	MaxAge      time.Duration
 
 	// DeadLetters keeps the parked changes. If you set DeadLetters, set MaxAttempts or MaxAge too: without a limit
 	// nothing is parked. DeadLetters excludes [Options.Manual], as MaxAttempts and MaxAge do, because parking a change
-	// is a checkpoint that the handler has not confirmed.
+	// is a checkpoint not confirmed by the handler.
 	DeadLetters feed.DeadLetters
 
 	// HoldKeys parks the later changes of the key of a parked change too, so that their order is kept, until you
@@ -190,7 +191,7 @@ type FailurePolicy struct {
 	//
 	// Once MaxSetAside keys are set aside, the changes of a further failing key stay in memory, up to
 	// [Options.BufferItems] and [Options.BufferBytes]. When these are full, the processor reads nothing more. Setting
-	// aside needs a source that is a [feed.Locator], and a limit or a Concurrency above 1.
+	// aside needs a [feed.Locator] as the source, and a limit or a Concurrency above 1.
 	MaxSetAside int
 }
 
@@ -256,7 +257,7 @@ type optionRule struct {
 	want  string
 }
 
-// rulesOfValues are those that each option has for itself.
+// rulesOfValues are the rules of each option by itself.
 func (o Options) rulesOfValues() []optionRule {
 	const (
 		duration = "a positive duration, or zero for the default"
@@ -309,7 +310,7 @@ func (o Options) rulesOfValues() []optionRule {
 	}
 }
 
-// rulesOfCombinations are those of options that have an effect on each other.
+// rulesOfCombinations are those of options with an effect on each other.
 func (o Options) rulesOfCombinations() []optionRule {
 	_, box := o.OnFailure.DeadLetters.(feed.LetterBox)
 	parts := o.toParts()

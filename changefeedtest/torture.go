@@ -40,12 +40,12 @@ type TortureOptions struct {
 
 	// Freezes adds a fault: an instance freezes for a minute just after its handler has looked at its context. Its
 	// lease moves, other owners go on, and then the handler goes on as if nothing had happened. No processor can
-	// prevent that; a handler can, if it checks [feed.Batch].Epoch in the transaction of the effect. The handler must
+	// prevent this; a handler can, if it checks [feed.Batch].Epoch in the transaction of the effect. The handler must
 	// not hold a mutex when it looks at its context: virtual time stands still while a goroutine waits for a mutex.
 	Freezes bool
 }
 
-// withDefaults returns the options with all values set, or an error that names the value that is wrong.
+// withDefaults returns the options with all values set, or an error naming the wrong value.
 func (o TortureOptions) withDefaults() (TortureOptions, error) {
 	for _, n := range []*int{&o.Seeds, &o.Faults, &o.MaxItems, &o.Leases} {
 		if *n < 0 {
@@ -100,7 +100,7 @@ func tortureChanges() (all []feed.Change) {
 //     again, divided differently, or only its end.
 //   - A lease moves while the handler has a batch: the handler's context ends with [feed.ErrLeaseLost] or
 //     [feed.ErrStopped], often just when the handler looks at it, and the result does not count. Another instance
-//     receives the batch five seconds later at the latest: a handler that goes on after that is not alone.
+//     receives the batch five seconds later at the latest: a handler still at work then is not alone.
 //   - The time of a call is over: the context ends with [feed.ErrHandlerTimeout], and the same instance receives the
 //     batch in smaller parts.
 //   - A partition splits: the rest of its changes arrives as two leases.
@@ -108,19 +108,20 @@ func tortureChanges() (all []feed.Change) {
 // Several leases have batches at the same time. Changes of a partition key arrive in order, and [feed.Batch].Epoch
 // grows with each owner, as a processor promises.
 //
-// start makes the handler and its stores anew for each run, and returns the handler and a function that reports the
+// start makes the handler and its stores anew for each run, and returns the handler and a function to report the
 // effects at the end of the run. The effects are compared with [reflect.DeepEqual], so they must not depend on the time
 // or on the order of different keys: a map of totals is good, a list of all calls is not. start runs in the bubble of
-// the run; use its t to open stores and to close them (t.Cleanup). If your handler keeps something in memory that ends
-// with its process, return a [PerInstance].
+// the run; use its t to open stores and to close them (t.Cleanup). If your handler keeps something in memory, which
+// ends with its process, return a [PerInstance].
 //
 // If the effects of a seed differ, Torture removes faults and changes as long as the effects still differ, and fails
-// the test with the shortest story that it finds: who received what, what happened, and the difference. Torture also
-// fails the test if the handler
+// the test with the shortest story found: who received what, what happened, and the difference. Torture also fails the
+// test if the handler
 //
-//   - has the same effects without a change, or other effects in a second clean run, because that would prove nothing,
+//   - has the same effects without a change, or other effects in a second clean run, because the test would prove
+//     nothing,
 //   - returns an error in the clean run, or five errors in a row for the same batch,
-//   - leaves a goroutine that it has started behind when it returns: start such goroutines in start, or in Open,
+//   - leaves a goroutine it has started behind when it returns: start such goroutines in start, or in Open,
 //   - does not return although its context has ended, for an hour of virtual time or for 30 s of real time.
 //
 // Torture calls [feed.Opener] and [feed.Closer] as a processor does, and it knows nothing of the needs and filters of
@@ -133,7 +134,7 @@ func Torture[E any](t *testing.T, o TortureOptions, start func(t *testing.T) (fe
 	}
 }
 
-// PerInstance returns a handler for [Torture] that is made anew for each instance, as by a process that starts. So what
+// PerInstance returns a handler for [Torture] which is made anew for each instance, as by a starting process. So what
 // the handler keeps in memory is gone after a crash, and two instances do not share it. If you return a plain handler,
 // all instances share it.
 func PerInstance(start func() feed.Handler) feed.Handler {
@@ -196,8 +197,8 @@ func torture(t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Hand
 	return ""
 }
 
-// checkStart says why a comparison with a clean run would prove nothing; empty if it does. A store that is not made
-// anew has the effects of earlier runs, and if the effects are the store itself, the clean ones change with it.
+// checkStart says why a comparison with a clean run would prove nothing; empty if it does. A store not made anew has
+// the effects of earlier runs, and if the effects are the store itself, the clean ones change with it.
 func (p *prober) checkStart(clean outcome) string {
 	if p.isOver() {
 		return ""

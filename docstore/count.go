@@ -11,14 +11,14 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A backlog is counted from tallies (see tally.go). The cell that contains the position is read version by version,
-// and the tallies of the cells after it are added up. The sum counts all living versions. Living versions that a
-// reader would not be shown are few; they are counted individually and subtracted.
+// A backlog is counted from tallies (see tally.go). The cell with the position is read version by version, and the
+// tallies of the cells after it are added up. The sum counts all living versions. The few living versions not shown to
+// a reader are counted individually and subtracted.
 
-// Pending implements [feed.Counter]. You get the number of changes that Read would return, over all partitions of the
-// range. The number is exact. For latest versions of whole partitions, the number comes from tallies, in milliseconds
-// for millions of changes. For part of a partition, for a partition key, and for all versions and deletes, the cost
-// is that of reading the changes without copying them.
+// Pending implements [feed.Counter]. You get the number of changes Read would return, over all partitions of the range.
+// The number is exact. For latest versions of whole partitions, the number comes from tallies, in milliseconds for
+// millions of changes. For part of a partition, for a partition key, and for all versions and deletes, the cost is that
+// of reading the changes without copying them.
 func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Position,
 	options feed.ReadOptions,
 ) (feed.Backlog, error) {
@@ -33,9 +33,9 @@ func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Posit
 	}
 }
 
-// pending counts in a single state of the engine. After taking that state, pending compares the layout, because a
-// layout that was replaced meanwhile may name other logs than the state has. A partition whose newest change is not
-// after the position costs nothing.
+// pending counts in a single state of the engine. After taking this state, pending compares the layout, because a
+// layout replaced meanwhile may name other logs than the state has. A partition whose newest change is not after the
+// position costs nothing.
 func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position,
 	options feed.ReadOptions,
 ) (total feed.Backlog, err error) {
@@ -82,9 +82,9 @@ type counter struct {
 	total feed.Backlog
 }
 
-// countLog adds the changes of a log in (sel.lsn, head]. Oldest is the time of the first change. If the first cell
-// has no change, the walk goes on at the first living version according to the tallies, and ends at the first version
-// that is shown.
+// countLog adds the changes of a log in (sel.lsn, head]. Oldest is the time of the first change. If the first cell has
+// no change, the walk goes on at the first living version according to the tallies, and ends at the first version
+// shown.
 func (k *counter) countLog(ctx context.Context, num uint32, sel selection) (err error) {
 	whole := k.l.tallied && sel.mode == feed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[num].rng)
 	// The walk looks for the time even if the position has a token, because tallies have no times.
@@ -147,7 +147,7 @@ func (k *counter) openLog(num uint32, sel selection, upTo int64) (*logWalk, erro
 
 // countRest counts the changes of a log after the end of a cell, by the tallies. countRest also returns an LSN before
 // the first of these changes. Two kinds of living versions are no changes: versions after the head, and expired
-// versions that wait for the sweeper.
+// versions waiting for the sweeper.
 func (k *counter) countRest(ctx context.Context, num uint32, sel selection, after int64) (items, first int64,
 	err error,
 ) {
@@ -164,7 +164,7 @@ func (k *counter) countRest(ctx context.Context, num uint32, sel selection, afte
 	return items - late - expired, first, err
 }
 
-// addCells adds up the cells after the cell that ends at after, up to the cell of the head.
+// addCells adds up the cells after the cell ending at after, up to the cell of the head.
 func (k *counter) addCells(num uint32, after int64) (items, first int64, err error) {
 	size := k.c.tallies.cells
 	from, _ := size.row(after + 1)
@@ -220,9 +220,9 @@ func (k *counter) scanVersions(ctx context.Context, num uint32, sel selection, u
 	return items, err
 }
 
-// countExpired counts the versions of a log in (sel.lsn, head] that have expired but that the sweeper has not deleted
-// yet. They are few. Versions with a ttl of their own are counted by the index, and versions with the default ttl at
-// the beginning of the log.
+// countExpired counts the versions of a log in (sel.lsn, head] which have expired, but are not yet deleted by the
+// sweeper. They are few. Versions with a ttl of their own are counted by the index, and versions with the default ttl
+// at the beginning of the log.
 func (k *counter) countExpired(ctx context.Context, num uint32, sel selection) (items int64, err error) {
 	spec := &k.l.spec
 	if spec.DefaultTTL == nil {
@@ -231,7 +231,7 @@ func (k *counter) countExpired(ctx context.Context, num uint32, sel selection) (
 	if items, err = k.expiredByIndex(num, sel.lsn); err != nil || *spec.DefaultTTL < 0 {
 		return items, err
 	}
-	// Commit times grow with LSNs, so the first version that has not expired by the default ends the scan.
+	// Commit times grow with LSNs, so the first version not expired by the default ends the scan.
 	_, err = k.scanVersions(ctx, num, sel, k.head, func(e *entry) bool {
 		if spec.expiry(e.time, 0) > k.now {
 			return false
@@ -244,8 +244,7 @@ func (k *counter) countExpired(ctx context.Context, num uint32, sel selection) (
 	return items, err
 }
 
-// expiredByIndex counts the expired documents of a log after an LSN that were not deleted yet, by the index of
-// expiries.
+// expiredByIndex counts the expired, undeleted documents of a log after an LSN, by the index of expiries.
 func (k *counter) expiredByIndex(num uint32, after int64) (items int64, err error) {
 	it, err := k.view.Cursor(tableKey(tableTTL, k.c.num, 0), ttlKey(k.c.num, k.now+1, "", "", ""))
 	if err != nil {

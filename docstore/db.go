@@ -94,7 +94,7 @@ const (
 	formatNoTally = "1"
 )
 
-// onDisk is the part of keys.go that the engine needs to know.
+// onDisk is the part of keys.go the engine needs to know.
 var onDisk = engine.Schema{
 	FormatKey: metaKey("format"),
 	Formats:   []string{formatNoTally, formatVersion},
@@ -102,8 +102,8 @@ var onDisk = engine.Schema{
 	Age:       ageOfSlot,
 }
 
-// loadedTables are the tables that are read when a store is opened. They are verified before that, so a failed open
-// has changed nothing.
+// loadedTables are the tables read when a store is opened. They are verified before, so a failed open has changed
+// nothing.
 var loadedTables = []byte{tableMeta, tableContainer, tableDatabase, tableHead, tableCount, tableLow}
 
 // ageOfSlot returns the LSN of an entry in the primary index.
@@ -115,7 +115,7 @@ func ageOfSlot(key, value []byte) (int64, bool) {
 	return s.lsn, err == nil
 }
 
-// maxQueue is the number of transactions that wait for the committer before writers block. There is room for two full
+// maxQueue is the number of transactions waiting for the committer before writers block. There is room for two full
 // groups, so the next group is ready when the committer returns from the disk.
 const maxQueue = 1024
 
@@ -155,7 +155,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// newDB returns a store on an engine that is being opened.
+// newDB returns a store on an engine being opened.
 func newDB(dir string, eng *engine.Engine, o Options) *DB {
 	db := &DB{
 		dir: dir, eng: eng, tags: newTagger(),
@@ -168,9 +168,9 @@ func newDB(dir string, eng *engine.Engine, o Options) *DB {
 	return db
 }
 
-// Close stops the background work, waits for its end, and closes the files. Writes that were not acknowledged return
-// [ErrClosed]. A write that waits for room on a full disk may wait 10 seconds from its beginning; then the write
-// returns [ErrFailed]. A second call does nothing and returns nil.
+// Close stops the background work, waits for its end, and closes the files. Unacknowledged writes return [ErrClosed]. A
+// write waiting for room on a full disk may wait 10 seconds from its beginning; then the write returns [ErrFailed]. A
+// second call does nothing and returns nil.
 func (db *DB) Close() error {
 	var err error
 	db.closer.Do(func() {
@@ -198,14 +198,14 @@ func (db *DB) closed() error {
 	}
 }
 
-// awaitSafe waits until every write of a container that the caller may have read is safe on the disk. Without this
+// awaitSafe waits until every write of a container which the caller may have read is safe on the disk. Without this
 // wait, a reader could store a position after a change that a power loss takes back. The reader would then skip the
 // change that later gets the same LSN.
 //
 // awaitSafe does not wait for the writes of other containers, because the caller has not read their keys. Otherwise a
 // processor's read of the feed would wait for the flush of each checkpoint of its leases.
 func (db *DB) awaitSafe(ctx context.Context, c *Container) error {
-	// The committer raises both before the engine shows the group, so everything that was read is counted.
+	// The committer raises both before the engine shows the group, so everything read is counted.
 	seen := max(c.applied.Load(), db.broad.Load())
 	for {
 		ch := db.settled.next()

@@ -19,8 +19,8 @@ type Salvaged struct {
 	Lost       []Loss              `json:"lost"`    // of the files, and records that do not fit each other
 	Missing    []MissingItem       `json:"missing"` // documents that are known to have been there
 
-	// Doubtful are the documents that were salvaged and of which a lost table may have had a later version, or the
-	// deletion, and those that come from a log that does not fit the store.
+	// Doubtful are the salvaged documents of which a lost table may have had a later version, or the deletion, and
+	// those from a log which does not fit the store.
 	Doubtful []DoubtfulItem `json:"doubtful,omitempty"`
 }
 
@@ -31,8 +31,8 @@ type SalvagedContainer struct {
 	Counted   int64  `json:"counted"`   // documents by the stored count; -1 where that is lost, or may be old
 	Head      int64  `json:"head"`      // newest LSN that is known; -1 for none
 
-	// Lost are the LSNs, in order, of which lost files may have had all or some writes that nothing
-	// else tells of: what these wrote is not known.
+	// Lost are the LSNs, in order, of which lost files may have had some or all writes, with no other trace: what these
+	// wrote is not known.
 	Lost []LSNs `json:"lost_lsns,omitempty"`
 }
 
@@ -42,13 +42,13 @@ type LSNs struct {
 	To   int64 `json:"to,omitempty"`
 }
 
-// Loss is a part of a file that could not be read.
+// Loss is an unreadable part of a file.
 type Loss struct {
 	File   string `json:"file"` // empty if the records of a container do not fit each other: any file may be wrong
 	Reason string `json:"reason"`
 
-	// From and To are the first key that may be lost and the first key after the loss. Documents are named by
-	// partition key hash, versions by LSN. Both are empty if the file may contain any key among those written last.
+	// From and To are the first key that may be lost and the first key after the loss. Documents are named by partition
+	// key hash, versions by LSN. Both are empty if the file may contain any key among those written last.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 
@@ -65,8 +65,8 @@ type MissingItem struct {
 	Older     int64  `json:"older,omitempty"` // LSN of the version salvaged instead; 0 if there is none
 }
 
-// DoubtfulItem is a document that may be old, because nothing proves that its version is the last one, or that may be
-// another store's.
+// DoubtfulItem is a document that may be another store's, or old, because nothing proves its version to be the last
+// one.
 type DoubtfulItem struct {
 	Container string `json:"container"`
 	Key       string `json:"key"` // partition key
@@ -77,18 +77,17 @@ type DoubtfulItem struct {
 	File string `json:"file,omitempty"`
 }
 
-// Salvage reads the remains of a damaged store and changes nothing in dir. Salvage calls
-// visit for the documents, container by container, in the order of their last writes
-// within a log; expired documents are left out. A document comes as acknowledged: its
-// last version or, where that is lost, the newest version that is still there: then the document
-// is among the missing or, if nothing tells of a later version but a lost table may have had one,
-// among the doubtful. A table that is not the one of the manifest is lost.
+// Salvage reads the remains of a damaged store and changes nothing in dir. Salvage calls visit for the documents,
+// container by container, in the order of their last writes within a log; expired documents are left out. A document
+// comes as acknowledged: its last version or, where that is lost, the newest version still there: then the document is
+// among the missing or, if nothing tells of a later version but a lost table may have had one, among the doubtful. A
+// table other than that of the manifest is lost.
 //
 // If the manifest is damaged, deleted documents may come back or be listed as missing, because nothing else records
 // which tables are in use. If a log is lost, the documents of its writes are unknown: these documents come in their
 // earlier versions, deleted documents may come back, and none of them is in the list of missing documents. The lost
 // LSNs are listed with their container. The same holds for documents of which lost tables had all versions. The result
-// lists all parts that could not be read.
+// lists all unreadable parts.
 //
 // If a log does not fit the store, it may be the log of another store or of another time: the inventory does not
 // list the log, the newest log of a closed store has another end or other bytes, or the numbers of its writes do not
@@ -97,13 +96,13 @@ type DoubtfulItem struct {
 // among the lost LSNs. If no file is lost and the records of a container contradict each other (its index, versions,
 // count and head), the container is in the list of losses.
 //
-// Some exchanges leave no trace. Of a store that was killed, nothing says how its newest log ends. So the log of
-// another killed store with fitting numbers is taken for the store's own; the only sign is the loss of what followed
-// its end, which every killed store has. Of a closed store, a log of another store that has no proper end is taken
-// for the beginning of the store's own, which is a loss. A table of the same size, with the same first and last key,
-// is taken for the store's own if no other file has index entries, versions or counts of its documents. Without the
-// checksum in the inventory, which older builds did not write, so is a log of the same length. A store without an
-// inventory has only the numbers of its writes.
+// Some exchanges leave no trace. Of a killed store, nothing says how its newest log ends. So the log of another killed
+// store with fitting numbers is taken for the store's own; the only sign is the loss of what followed its end, which
+// every killed store has. Of a closed store, a log of another store without a proper end is taken for the beginning of
+// the store's own, which is a loss. A table of the same size, with the same first and last key, is taken for the
+// store's own if no other file has index entries, versions or counts of its documents. Without the checksum in the
+// inventory, which older builds did not write, so is a log of the same length. A store without an inventory has only
+// the numbers of its writes.
 //
 // Salvage holds the places of all documents in memory, some 60 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {
@@ -174,8 +173,7 @@ type versionAt struct {
 	at   addr
 }
 
-// eachReadable calls visit for the keys of a table. A record that cannot be read is passed
-// over.
+// eachReadable calls visit for the keys of a table. An unreadable record is passed over.
 func (s *salvager) eachReadable(table byte, visit func(key, value []byte, of engine.Origin) error) error {
 	n := 0
 	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte, of engine.Origin) error {
@@ -200,7 +198,7 @@ func (s *salvager) containerOf(key []byte) *salvaged {
 	return c
 }
 
-// readRecords reads the records of containers, and the counts that show how many documents are missing.
+// readRecords reads the records of containers, and the counts to show how many documents are missing.
 func (s *salvager) readRecords() error {
 	err := s.eachReadable(tableContainer, func(key, value []byte, of engine.Origin) error {
 		l, _, err := decodeLayout(value)
@@ -315,8 +313,7 @@ func (s *salvager) handDocuments() error {
 		if !named && !e.op.endsDocument() {
 			c.orphans++
 		}
-		// Where the index may have lost the document's entry, or have an old one, the
-		// newest version that was found decides.
+		// Where the index may have lost the document's entry, or have an old one, the newest version found decides.
 		best, unsure := s.best[string(doc)]
 		if unsure {
 			named = best == at
@@ -332,7 +329,7 @@ func (s *salvager) handDocuments() error {
 	})
 }
 
-// listMissing lists documents that the primary index names but whose version was not found.
+// listMissing lists documents named by the primary index whose version was not found.
 func (s *salvager) listMissing() error {
 	return s.eachReadable(tableDoc, func(key, value []byte, _ engine.Origin) error {
 		p, err := decodeSlot(value)

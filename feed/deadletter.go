@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// DeadLetters is a store in which a processor parks changes that its handler cannot handle, so that the feed goes on.
+// DeadLetters is a store in which a processor parks changes its handler cannot handle, so that the feed goes on.
 // Package deadletters has implementations; changefeedtest.TestDeadLetters proves yours.
 type DeadLetters interface {
 	// Put stores a letter; when Put returns nil, the letter is durable. Put replaces a letter with the same ID and
@@ -21,10 +21,10 @@ type DeadLetters interface {
 	Put(ctx context.Context, l DeadLetter) error
 }
 
-// LetterBox is [DeadLetters] that can be read. FailurePolicy.HoldKeys and redriving need a LetterBox.
+// LetterBox is readable [DeadLetters]. FailurePolicy.HoldKeys and redriving need a LetterBox.
 //
 // If ctx ends before a method is done, all methods return an error, also Put, and Letters yields an error. Otherwise a
-// caller would take an unsaved letter for safe, or believe that there are no more letters. The operation may have taken
+// caller would take an unsaved letter for safe, or believe there are no more letters. The operation may have taken
 // effect nevertheless.
 type LetterBox interface {
 	DeadLetters
@@ -71,7 +71,7 @@ const (
 	DispositionPoison Disposition = "poison"
 	// DispositionUndecodable: Items could not decode the change.
 	DispositionUndecodable Disposition = "undecodable"
-	// DispositionCrashed: the process ended while the handler had this change alone, and with that failure the change
+	// DispositionCrashed: the process ended while the handler had this change alone, and with this failure the change
 	// has failed FailurePolicy.MaxAttempts times.
 	DispositionCrashed Disposition = "crashed"
 	// DispositionHeld: an earlier change of the key is parked, and the unit holds such keys; see
@@ -79,15 +79,15 @@ const (
 	DispositionHeld Disposition = "held"
 )
 
-// Failure is an error of a handler that says which changes of the batch have failed. All other changes are done. If a
-// Failure names no change, or a change outside the batch, the whole batch has failed, as with any other error.
+// Failure is an error of a handler, with the failed changes of the batch. All other changes are done. If a Failure
+// names no change, or a change outside the batch, the whole batch has failed, as with any other error.
 type Failure struct {
 	// Done applies if Items is nil: the first Done changes are done, and the others are not.
 	Done int
 
-	// Items contains the errors of exactly those changes that have failed, by their index in [Batch.Changes]. If an
-	// error is [Poison], its change is not retried. Later changes of the same key then count as done before the failed
-	// one: if your handler needs the order, set Done instead.
+	// Items contains the errors of exactly the failed changes, by their index in [Batch.Changes]. If an error is
+	// [Poison], its change is not retried. Later changes of the same key then count as done before the failed one: if
+	// your handler needs the order, set Done instead.
 	Items map[int]error
 
 	// After is the shortest pause before the next attempt.
@@ -96,7 +96,7 @@ type Failure struct {
 	// Outage says that the changes are not at fault: a dependency of the handler does not answer. Such a failure counts
 	// no attempt of FailurePolicy.MaxAttempts, only the time of FailurePolicy.MaxAge. If you do not set Outage, the
 	// processor recognizes an outage when three keys fail, and a quiet feed may not have three. Outage does not set
-	// Status.Outage, because that field compares keys.
+	// Status.Outage, because Status.Outage compares keys.
 	Outage bool
 
 	// Err is the cause.
@@ -127,7 +127,7 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// firstCause returns the cause of the first change in Items that has a cause of its own; nil if there is none.
+// firstCause returns the cause of the first change in Items with a cause of its own; nil if there is none.
 func (f *Failure) firstCause() error {
 	for _, i := range slices.Sorted(maps.Keys(f.Items)) {
 		if cause := f.Items[i]; cause != nil && cause != ErrUntried {
@@ -152,7 +152,7 @@ type poison struct{ error }
 
 func (p *poison) Unwrap() error { return p.error }
 
-// ErrUntried marks a change in [Failure.Items] that the handler has not tried, because another change of the batch
+// ErrUntried marks a change in [Failure.Items] which the handler has not tried, because another change of the batch
 // failed before. The change is redelivered and counts no attempt.
 var ErrUntried = errors.New("not tried")
 

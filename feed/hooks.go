@@ -11,7 +11,7 @@ import (
 // return soon; a hook that panics ends the program. JoinHooks of that package joins several.
 //
 // The context of a hook has the values of the context of the processor's run, such as a trace. The context does not
-// end, so that a hook can still report events during a stop.
+// end, so a hook can still report events during a stop.
 type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
 	Ready func(ctx context.Context)
@@ -49,7 +49,7 @@ type Hooks struct {
 	Error func(ctx context.Context, err *Error)
 }
 
-// And returns hooks that call those of h, then those of next. Hooks that are unset in both do nothing.
+// And returns hooks calling those of h, then those of next. Hooks unset in both do nothing.
 func (h Hooks) And(next Hooks) Hooks {
 	return Hooks{
 		Ready: func(ctx context.Context) {
@@ -84,7 +84,7 @@ func (h Hooks) And(next Hooks) Hooks {
 	}
 }
 
-// both returns a hook that calls two, either of which may be unset.
+// both returns a hook calling two, either of which may be unset.
 func both[E any](first, second func(context.Context, E)) func(context.Context, E) {
 	switch {
 	case first == nil:
@@ -105,8 +105,8 @@ type BatchDone struct {
 	Err      error // nil if the batch is done
 }
 
-// SlowBatch is a batch that is in the handler for longer than 30 s and ten times the usual time, or for half of
-// HandlerTimeout: the handler may hang.
+// SlowBatch is a batch in the handler for longer than 30 s and ten times the usual time, or for half of HandlerTimeout:
+// the handler may hang.
 type SlowBatch struct {
 	Lease   string // token of the lease
 	Changes int
@@ -115,8 +115,8 @@ type SlowBatch struct {
 	Usual   time.Duration // average of the last calls for the lease that have succeeded; 0 if there is none
 }
 
-// TakeOver says which leases this instance has taken from another one that was killed, has lost its connection or was
-// frozen. Changes that the other instance has handled since its last checkpoint are redelivered.
+// TakeOver says which leases this instance has taken from another one, which was killed, has lost its connection or was
+// frozen. Changes handled by the other instance since its last checkpoint are redelivered.
 type TakeOver struct {
 	Instance string // name of the earlier owner
 	Leases   []string
@@ -180,7 +180,7 @@ type KeyEvent struct {
 // KeyState is how the changes of a partition key are treated.
 type KeyState string
 
-// The states of a partition key that differ from the usual state, and their ends.
+// The unusual states of a partition key, and their ends.
 const (
 	KeySetAside KeyState = "set aside" // later changes of the key are read again by key; see FailurePolicy.MaxSetAside
 	KeyCaughtUp KeyState = "caught up" // the key was set aside, and its changes arrive from the feed again
@@ -188,7 +188,7 @@ const (
 	KeyReleased KeyState = "released"  // the key was held, and its changes go to the handler again
 )
 
-// Redriven describes a letter that the handler has received again.
+// Redriven describes a letter received again by the handler.
 type Redriven struct {
 	Letter DeadLetter
 	Recall bool  // no operator has requested this: the change was parked just before an outage was detected

@@ -32,7 +32,7 @@ type RelayOptions struct {
 	Container   feed.Committer
 	ExpireAfter time.Duration
 
-	// Feed is the container of the events. Set Feed if a relay of another unit has ExpireAfter: the writes of that
+	// Feed is the container of the events. Set Feed if a relay of another unit has ExpireAfter: the writes of the other
 	// relay move events behind later events of their object, and with Feed this relay still publishes them in their
 	// order. Feed costs a read of the partition key for each batch with events that have no time to live of their own.
 	// If all events of the batch have a time to live, there is no such read. So store either all events of a key for
@@ -45,10 +45,10 @@ type RelayOptions struct {
 // Relay publishes the events in a change feed: it is the [feed.Handler] of a processor.
 //
 // A Relay does not retry, run keys in parallel or park events itself; the processor does. Concurrency publishes the
-// events of different keys at the same time. MaxAge and DeadLetters park an event that cannot be published; an event
-// that is [feed.Poison] is parked at once. HoldKeys holds the later events of the key back until you release the key.
-// Do not use MaxAttempts, because MaxAttempts parks events too early: a processor recognizes an outage when three keys
-// fail, and fewer keys may have events while the broker is down.
+// events of different keys at the same time. MaxAge and DeadLetters park an event which cannot be published; an event
+// with the error [feed.Poison] is parked at once. HoldKeys holds the later events of the key back until you release the
+// key. Do not use MaxAttempts, because MaxAttempts parks events too early: a processor recognizes an outage when three
+// keys fail, and fewer keys may have events while the broker is down.
 //
 // Events of the same key are published one after the other, in the order of their LSN and, within a transaction, in the
 // order in which they were recorded. After a crash, or when an answer of the broker is lost, an event is published
@@ -84,14 +84,14 @@ func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 	return &Relay{to: to, opts: o, hand: hand{waiting: map[place]*waiting{}, early: map[place]map[string]bool{}}}, nil
 }
 
-// concurrency is the default number of a lease's partition keys that a relay publishes at the same time: enough for a
-// broker that takes some milliseconds to acknowledge.
+// concurrency is the default number of a lease's partition keys published by a relay at the same time: enough for a
+// broker which takes some milliseconds to acknowledge.
 const concurrency = 64
 
-// Needs returns the needs of the relay. A Filter passes only events to the relay, because otherwise each object that is
-// handled without the broker would count as a success and hide an outage. The default Concurrency is 64. The default
-// Start is from the beginning, so that changes from the time before the relay ran are not skipped. A hook tells the
-// relay about parked events.
+// Needs returns the needs of the relay. A Filter passes only events to the relay, because otherwise each object handled
+// without the broker would count as a success and hide an outage. The default Concurrency is 64. The default Start is
+// from the beginning, so changes from the time before the relay ran are not skipped. A hook tells the relay about
+// parked events.
 func (r *Relay) Needs() changefeed.Needs {
 	return changefeed.Needs{
 		Filter: r.wantsChange, Concurrency: concurrency, Start: feed.FromBeginning(),
@@ -101,8 +101,8 @@ func (r *Relay) Needs() changefeed.Needs {
 	}
 }
 
-// wantsChange reports whether a change is an event. If the decoder panics, wantsChange returns true, so that Handle
-// reports the panic: in a filter the panic would end the program.
+// wantsChange reports whether a change is an event. If the decoder panics, wantsChange returns true, so Handle reports
+// the panic: in a filter the panic would end the program.
 func (r *Relay) wantsChange(c *feed.Change) (yes bool) {
 	defer func() {
 		if recover() != nil {
@@ -113,7 +113,7 @@ func (r *Relay) wantsChange(c *feed.Change) (yes bool) {
 	return ok || err != nil
 }
 
-// decode skips events that this relay has marked as published. A relay of another unit still has to publish them.
+// decode skips events marked as published by this relay. A relay of another unit still has to publish them.
 func (r *Relay) decode(c *feed.Change) (m Message, ok bool, err error) {
 	if r.opts.Container != nil && isMarked(c) {
 		return m, false, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// ErrNotServed means that no instance has served a request.
+// ErrNotServed means: no instance has served a request.
 var ErrNotServed = errors.New("not served")
 
 // ErrUnknownAction means that the owner does not know what is asked, because it is of an older version.
@@ -30,7 +30,7 @@ type Request interface {
 }
 
 // Ask makes a request and waits for the outcome. If ctx ends before, Ask withdraws the request and returns an error
-// that is [ErrNotServed] and the cause of ctx. who completes the sentence "is one running", for the case that no
+// wrapping [ErrNotServed] and the cause of ctx. who completes the sentence "is one running", for the case that no
 // instance has answered.
 func Ask(ctx context.Context, leases feed.LeaseStore, q Request, who string) (notes.Outcome, error) {
 	return newInquiry(leases, q, who).await(ctx)
@@ -151,8 +151,8 @@ func (a *inquiry) post(ctx context.Context) error {
 	return err
 }
 
-// replaces reports whether a request replaces a live one with its token, because that one asks for something else. Its
-// caller may have died.
+// replaces reports whether a request replaces a live one with its token, because the live one asks for something else.
+// Its caller may have died.
 func replaces(q Request, old feed.Record) bool {
 	c, ok := q.(notes.Control)
 	return ok && !c.Asks(old.Properties)
@@ -229,7 +229,7 @@ func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (notes.Outcome
 const withdrawTime = 5 * time.Second
 
 // giveUp withdraws the request, because ctx has ended or the request could not be written. If the request was served at
-// that moment, giveUp returns the outcome.
+// this moment, giveUp returns the outcome.
 func (a *inquiry) giveUp(ctx context.Context, cause error) (notes.Outcome, error) {
 	within := time.Since(a.begun)
 	if deadline, ok := ctx.Deadline(); ok { // a busy machine notices the end of the deadline late
@@ -279,7 +279,7 @@ func (a *inquiry) withdraw(ctx context.Context) (o notes.Outcome, served bool, f
 	return o, false, a.staysAsked(feed.ErrConflict)
 }
 
-// isOurs reports whether a record belongs to this caller, or to the caller that this inquiry follows.
+// isOurs reports whether a record belongs to this caller, or to the caller followed by this inquiry.
 func (a *inquiry) isOurs(r feed.Record) bool {
 	return nameOf(r) == a.name || nameOf(r) == a.followed
 }
@@ -316,7 +316,7 @@ func (a *inquiry) reason() string {
 	return "no instance has answered: is one running" + a.who + "?"
 }
 
-// unserved is an [ErrNotServed] that also wraps the cause of a context, and [ErrUnknownAction] if that is the reason.
+// unserved is an [ErrNotServed] which also wraps the cause of a context, and [ErrUnknownAction] if this is the reason.
 type unserved struct {
 	text   string
 	causes []error
@@ -325,8 +325,8 @@ type unserved struct {
 func (e *unserved) Error() string   { return e.text }
 func (e *unserved) Unwrap() []error { return e.causes }
 
-// Withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows
-// writes and not deletes, so the record stays, retired, long enough for the instance to read the withdrawal.
+// Withdraw removes a live request, so no instance serves it. An instance already at work on the request follows writes
+// and not deletes, so the record stays, retired, long enough for the instance to read the withdrawal.
 func Withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
 	if !notes.HasBegun(r.Properties) {
 		if err := leases.Delete(ctx, r); !errors.Is(err, feed.ErrForbidden) {

@@ -12,16 +12,16 @@ import (
 
 // Requests about whole ranges
 //
-// A pause is a request that stays: while its record is live, nothing of its range is delivered. An owner gives up each
-// lease that overlaps the range, and marks the lease with PausedProperty. Nobody takes a lease with the mark, because a
+// A pause is a lasting request: while its record is live, nothing of its range is delivered. An owner gives up each
+// lease overlapping the range, and marks the lease with PausedProperty. Nobody takes a lease with the mark, because a
 // taker may not have read the request, but its write is conditional on the ETag of the record with the mark. To resume,
 // the caller makes the request retired, and then removes the marks. A mark can be left: the caller dies between the
-// two, or an instance gives a lease up for a pause that is over by then. Instances remove marks without a request. A
-// new pause writes old marks anew, so that the write of an instance that has seen an old one is refused.
+// two, or an instance gives a lease up for a pause over by then. Instances remove marks without a request. A new pause
+// writes old marks anew, so that the write of an instance which has seen an old one is refused.
 //
 // A reset is served once, like a request about a key. The owner gives the lease up with the new position. ResetProperty
 // names the caller then, so that the next owner does not carry the reset out again if the outcome was not written. A
-// request for another position replaces one that is not served yet.
+// request for another position replaces one not served yet.
 
 // The actions of a request about a range.
 const (
@@ -31,7 +31,7 @@ const (
 	Replay      = "replay" // deliver the changes of a key again
 )
 
-// The properties of a lease that was paused or reset.
+// The properties of a paused or reset lease.
 const (
 	PausedProperty = "changefeed.paused" // since when, in the form of [Outage]
 	ResetProperty  = "changefeed.reset"  // the text of a [LastReset]
@@ -67,11 +67,11 @@ type Target struct {
 	Start string `json:"start,omitempty"` // in the text of a start; used if there is no token
 }
 
-// LastReset is the last reset of a lease, or of the lease that it came from by a split.
+// LastReset is the last reset of a lease, or of the lease it came from by a split.
 type LastReset struct {
-	// On orders the resets of a unit: a later one has a higher number, and all leases that one call resets have the
-	// same, unless another call resets some of them meanwhile. On is milliseconds since 1970 by the store's clock, or
-	// more if that was set back. 0 is never.
+	// On orders the resets of a unit: a later one has a higher number, and all leases reset by one call have the same,
+	// unless another call resets some of them meanwhile. On is milliseconds since 1970 by the store's clock, or more if
+	// the clock was set back. 0 is never.
 	On     int64
 	Caller string // of the request; empty if the caller has written the lease
 }
@@ -100,8 +100,8 @@ func IsControl(properties map[string]string) bool {
 	return false
 }
 
-// Token returns the token of the record: the same for requests about one range, so that they exclude each other. Skips
-// of other changes and replays of other keys do not.
+// Token returns the token of the record: the same for requests about one range, so they exclude each other. Skips of
+// other changes and replays of other keys do not.
 func (c Control) Token() string {
 	token := c.Action + "." + c.Min + "-" + c.Max
 	switch c.Action {
@@ -188,7 +188,7 @@ func Paused(since time.Time) string { return "since " + strconv.FormatInt(since.
 // PausedSince reads the text of [PausedProperty].
 func PausedSince(text string) time.Time { return ReadOutage(text) }
 
-// Anew returns the properties of a record that repeats a request: without those of an earlier outcome.
+// Anew returns the properties of a record repeating a request: without those of an earlier outcome.
 func (c Control) Anew(others map[string]string) map[string]string {
 	all := c.Properties(others)
 	for _, name := range []string{

@@ -2,10 +2,10 @@
 // and which keys are held beside the position, and how the lease was made. Properties of a request say what the caller
 // asks of the owner of a key.
 //
-// All changes before the position of a lease are done. So a reader that knows only the position goes on there and skips
+// All changes before the position of a lease are done. So a reader with only the position goes on there and skips
 // nothing. [Done] says which changes after the position are done, so that little is repeated after a crash, and which
-// changes were in the handler then. [Held] names the held keys. [Aside] names the keys that are set aside: their
-// changes are read again by key.
+// changes were in the handler then. [Held] names the held keys. [Aside] names the keys set aside: their changes are
+// read again by key.
 //
 // All these notes contain the position with which they were written. If another processor, which does not know the
 // notes, has moved the position since, the notes are wrong. Done changes are identified by their LSNs, and LSNs are
@@ -32,7 +32,7 @@ const (
 	OutageProperty  = "changefeed.outage" // an [Outage] that has not ended
 )
 
-// AboutChanges returns the properties of a lease that say something of changes after a position.
+// AboutChanges returns the properties of a lease about changes after a position.
 func AboutChanges() []string {
 	return []string{
 		DoneProperty,
@@ -55,7 +55,7 @@ const (
 	MaxAsideBytes = 256 << 10 // size of the keys that are set aside, with their positions
 )
 
-// ErrMoved: the position or the partition of a lease differs from that of its note.
+// ErrMoved: a lease and its note differ in the position or the partition.
 var ErrMoved = errors.New("moved since")
 
 // Done says which changes after the position of a lease are done.
@@ -68,7 +68,7 @@ type Done struct {
 	Suspect   *Suspect `json:"suspect,omitempty"` // nil if the handler has no change that has failed before
 }
 
-// Suspect describes the changes in the handler that have failed before. If the owner of the lease ends unexpectedly,
+// Suspect describes the changes in the handler with an earlier failure. If the owner of the lease ends unexpectedly,
 // they may be the cause.
 type Suspect struct {
 	Letter  string `json:"letter"` // ID of the first change's letter
@@ -206,9 +206,9 @@ func (a Aside) String() string {
 // ReadAside reads the text of a property, as ReadDone does.
 //
 // If another processor has moved the position, it has handled the changes after the position, but no processor has
-// handled changes before the position that were not done. So the keys with such changes stay, and their changes are
-// read again from the first of these. If the partition differs, LSNs are invalid: all readable changes of the keys are
-// read again, and how often they were tried is unknown. In both cases the token of the position says which changes the
+// handled the changes left undone before the position. So the keys with such changes stay, and their changes are read
+// again from the first of these. If the partition differs, LSNs are invalid: all readable changes of the keys are read
+// again, and how often they were tried is unknown. In both cases the token of the position says which changes the
 // position covers.
 func ReadAside(text string, in Place) (a Aside, err error) {
 	if text == "" {
@@ -235,7 +235,7 @@ func ReadAside(text string, in Place) (a Aside, err error) {
 	return a, err
 }
 
-// Unknown is the name of a range that no single partition contains.
+// Unknown is the name of a range not contained in a single partition.
 const Unknown = "unknown"
 
 // Name returns the name of the partition with a range: id and keys.
@@ -262,9 +262,9 @@ func counts(name, from, to string, partitions []Partition) bool {
 }
 
 // comesBySplits reports whether a partition has come from another by splits alone. A merge starts new LSNs, and the
-// list of parents does not say which of them were merged. But each split on the way leaves partitions that come from
-// the split partition and not from the part that leads here; and a merge leaves no such partition for the partitions
-// that it has merged.
+// list of parents does not say which of them were merged. But each split on the way leaves partitions which come from
+// the split partition and not from the part leading here; and a merge leaves no such partition for the merged
+// partitions.
 func (p Partition) comesBySplits(id string, partitions []Partition) bool {
 	i := slices.Index(p.Parents, id)
 	if i < 0 {

@@ -17,14 +17,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The inventory is a file of the store that lists the logs. If the store was closed, the inventory also records how
-// far the newest log and the manifest reach. The library records neither: the library reads the logs that exist, and
-// treats the first broken record of the last log as the point of a power loss. So a log that was deleted, or cut by a
-// copy tool, would go unnoticed. Tables need no entry, because the manifest names them.
+// The inventory is a file of the store, a list of the logs. If the store was closed, the inventory also records how far
+// the newest log and the manifest reach. The library records neither: the library reads the logs that exist, and treats
+// the first broken record of the last log as the point of a power loss. So a log deleted, or cut by a copy tool, would
+// go unnoticed. Tables need no entry, because the manifest names them.
 //
 // The file is replaced as a whole when a log is created and when the store is closed. In between, the inventory may
-// list logs that are gone, but only those before the first log that the manifest still needs. A log that is not
-// listed has just been created and is empty.
+// list deleted logs, but only those before the first log the manifest still needs. An unlisted log has just been
+// created and is empty.
 //
 // A store of an earlier version has no inventory. The engine accepts its files as they are, and creates an inventory.
 
@@ -53,7 +53,7 @@ type ending struct {
 	Size     int64
 }
 
-// errUnrecorded means that a log was created but could not be recorded in the inventory.
+// errUnrecorded means: a log was created but could not be recorded in the inventory.
 var errUnrecorded = errors.New("a new log is not in " + inventoryName)
 
 // inventoryVersion is the version of the format of facts.
@@ -136,8 +136,8 @@ func (v *inventory) save() error {
 	return syncDir(v.fs, v.dir)
 }
 
-// recordMaking records that a store is being created. If the creation is interrupted, no write was acknowledged, so
-// the store is created again from the beginning.
+// recordMaking records the beginning of the store's creation. If the creation is interrupted, no write was
+// acknowledged, so the store is created again from the beginning.
 func (v *inventory) recordMaking() error {
 	if err := v.save(); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (v *inventory) recordMaking() error {
 	return syncDir(v.fs, v.dir)
 }
 
-// recordOpened records that the store has been opened for the first time.
+// recordOpened records the first opening of the store.
 func (v *inventory) recordOpened() error {
 	if v == nil || !v.facts.Making {
 		return nil
@@ -220,8 +220,8 @@ func (v *inventory) addLog(num uint64) (*logBytes, error) {
 	return v.newest, v.save()
 }
 
-// dropLog records that a log is not needed any more. This does not save the file, because no check looks for a listed
-// log before First.
+// dropLog records that a log is no longer needed. This does not save the file, because no check looks for a listed log
+// before First.
 func (v *inventory) dropLog(num uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -248,7 +248,7 @@ func fileNumber(name, suffix string) (uint64, bool) {
 	return n, err == nil && fmt.Sprintf("%06d", n) == text
 }
 
-// inventoryFS is a file system that records when logs are created and dropped. The library has no hook before the
+// inventoryFS is a file system which records when logs are created and dropped. The library has no hook before the
 // first write to a log, but creates logs through its file system.
 type inventoryFS struct {
 	vfs.FS
@@ -293,7 +293,7 @@ func (fs inventoryFS) dropRemoved(name string) {
 	}
 }
 
-// noteOpened adds a newly opened log to the inventory, and counts the bytes written to the log. A log that cannot be
+// noteOpened adds a newly opened log to the inventory, and counts the bytes written to the log. A log which cannot be
 // recorded is not used, because its loss would not be noticed.
 func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.File, error) {
 	num, ok := fs.logNumber(name)
@@ -309,7 +309,7 @@ func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.Fil
 }
 
 // logBytes is the number of bytes written to a log, and their checksum. The checksum tells the log from the log of
-// another store that has the same length. A single goroutine of the library writes to a log.
+// another store with the same length. A single goroutine of the library writes to a log.
 type logBytes struct {
 	size  atomic.Int64
 	sum   atomic.Uint32
@@ -332,7 +332,7 @@ type countedLog struct {
 	written *logBytes
 }
 
-// Write counts the bytes written. It sums them before, because a file may change the bytes that it is given.
+// Write counts the bytes written. It sums them before, because a file may change the bytes given.
 func (l countedLog) Write(b []byte) (int, error) {
 	sum := crc32.Update(l.written.sum.Load(), castagnoli, b)
 	n, err := l.File.Write(b)

@@ -41,7 +41,7 @@ func (b *Batch) to(next BatchState, because BatchEvent) {
 	b.State = next
 }
 
-// visited is told of each transition, by the test that compares them with their table.
+// visited is told of each transition, by the test comparing them with their table.
 var visited func(BatchState, BatchEvent, BatchState)
 
 // Failing is since when the batch fails; zero if it has not failed.
@@ -63,10 +63,10 @@ func (b *Batch) IsHeld() bool { return b.isHeld }
 // no answer.
 func (b *Batch) HasBeenRefused() bool { return b.State == Parking && b.streak > 0 }
 
-// HeldSince is the LSN of the change that the key of the batch is held for; 0 is unknown.
+// HeldSince is the LSN of the change the key of the batch is held for; 0 is unknown.
 func (b *Batch) HeldSince() int64 { return b.lanes[0].heldSince }
 
-// IsRedriven reports whether its change is a letter that is handed over again.
+// IsRedriven reports whether its change is a letter handed over again.
 func (b *Batch) IsRedriven() bool { return b.request != nil }
 
 // IsCut reports whether the batch has a part of a transaction.
@@ -98,10 +98,10 @@ func (b *Batch) isExhausted(e *Engine) bool {
 		b.blame != isExcused
 }
 
-// batchQueue is the batches that are not in hand, in the order in which they were made.
+// batchQueue is the batches not in hand, in the order in which they were made.
 type batchQueue []*Batch
 
-// findDue finds a batch of a kind that is first in its lanes and whose time has come.
+// findDue finds a batch of a kind, first in its lanes, whose time has come.
 func (q *batchQueue) findDue(now time.Time, is func(*Batch) bool) (*Batch, time.Duration) {
 	wait := Never
 	for _, b := range *q {
@@ -153,10 +153,10 @@ func (b *Batch) takeInHand(e *Engine, s BatchState) {
 	e.inHand++
 }
 
-// putDown notes that a batch is not in hand any more.
+// putDown notes a batch as no longer in hand.
 func (b *Batch) putDown(e *Engine) { e.inHand-- }
 
-// takeFrom puts the first n changes that wait in a lane into a batch.
+// takeFrom puts the first n waiting changes of a lane into a batch.
 func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
 	for _, c := range l.waiting[:n] {
 		c.state = Batched
@@ -165,8 +165,7 @@ func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
 			b.failing = time.Unix(0, c.failing)
 		}
 	}
-	// The capacity ends where the batch does: nobody may append to it over the changes
-	// that still wait.
+	// The capacity ends where the batch does: nobody may append to it over the waiting changes.
 	if len(b.Changes) == 0 {
 		b.Changes = l.waiting[:n:n]
 	} else {
@@ -239,7 +238,7 @@ func (b *Batch) spreadKeys(e *Engine) {
 	e.lanes.common.advance(e)
 }
 
-// extractKey makes a batch of the changes that a batch has of a key, so that the key can be treated apart.
+// extractKey makes a batch of a batch's changes of a key, so that the key can be treated apart.
 func (b *Batch) extractKey(e *Engine, at *lane) *Batch {
 	mine, others := *b, *b
 	mine.Changes, others.Changes = nil, nil
@@ -303,7 +302,7 @@ func (b *Batch) halves() []*Batch {
 	return []*Batch{b.partOf(b.Changes[:at:at]), b.partOf(b.Changes[at:])}
 }
 
-// middle is where the transaction begins that is nearest to the middle, and whether there is only one.
+// middle is where the transaction nearest to the middle begins, and whether there is only one.
 func middle(changes []*Change) (at int, alone bool) {
 	half := len(changes) / 2
 	for i := 0; i < len(changes); {
@@ -318,8 +317,7 @@ func middle(changes []*Change) (at int, alone bool) {
 	return at, false
 }
 
-// markCut marks the changes of a transaction cut before i: their handler must be able to know that there are
-// more.
+// markCut marks the changes of a transaction cut before i: their handler must be able to know of the others.
 func markCut(changes []*Change, i int) {
 	if i == 0 || i == len(changes) || !changes[i-1].isSameTransaction(changes[i]) {
 		return

@@ -10,10 +10,10 @@ import (
 // How far the feed is done
 //
 // The position of a lease is a place in the feed, and changes are settled out of order. So the position stays before
-// the oldest page that has an open change, and notes beside it say which changes after it are settled. A change of a
-// key that is set aside is not open: the lease has the key, and from where it continues.
+// the oldest page with an open change, and notes beside it say which changes after it are settled. A change of a key
+// set aside is not open: the lease has the key, and from where it continues.
 
-// feed is the pages that were read and are not settled as a whole.
+// feed is the pages read and not settled as a whole.
 type feed struct {
 	pages    []*Page // in order, some of them settled
 	read     Position
@@ -31,7 +31,7 @@ type feed struct {
 	name     func(*Change) string
 }
 
-// restored is the notes of the last owner about changes that are not read yet.
+// restored is the notes of the last owner about unread changes.
 type restored struct {
 	through int64       // changes up to this LSN are settled,
 	open    []int64     // but for these,
@@ -47,7 +47,7 @@ func (e *Engine) Begin(at Position) { e.feed.read, e.feed.at = at, at }
 // ReadFrom is where the next page of the feed begins.
 func (e *Engine) ReadFrom() Position { return e.feed.read }
 
-// PageRead says that a page of the feed was read, from where ReadFrom says.
+// PageRead reports a page of the feed, read from where ReadFrom says.
 type PageRead struct {
 	Of      any // of the owner: see Page
 	Next    Position
@@ -75,7 +75,7 @@ func (v PageRead) applyTo(e *Engine) {
 	e.guard.pageAdded(e, p)
 }
 
-// FeedPassed says that there is nothing in the feed up to a position.
+// FeedPassed says: there is nothing in the feed up to a position.
 type FeedPassed struct {
 	Next  Position
 	AtEnd bool // there is nothing after the position either
@@ -105,7 +105,7 @@ func (e *Engine) Omit(changes int) bool {
 }
 
 // trim drops settled pages from the front, and merges settled pages in the middle with those before them when they are
-// most of all, so that a page that is stuck does not have all others remembered.
+// most of all, so that a stuck page does not have all others remembered.
 func (f *feed) trim() {
 	n := 0
 	for n < len(f.pages) && f.pages[n].open == 0 {
@@ -143,7 +143,7 @@ func (f *feed) spareOf(p *Page) {
 	}
 }
 
-// takeSpare returns changes that nobody needs any more.
+// takeSpare returns changes no longer needed.
 func (f *feed) takeSpare() []Change {
 	spare := f.spare
 	f.spare = nil
@@ -168,7 +168,7 @@ func (f *feed) countFront(p *Page) {
 	}
 }
 
-// merge makes one page of each page that is open and the settled ones after it.
+// merge makes one page of each open page and the settled ones after it.
 func (f *feed) merge() {
 	kept := f.pages[:0]
 	for _, p := range f.pages {
@@ -192,7 +192,7 @@ func (p *Page) lastLSN() int64 {
 	return p.doneTo
 }
 
-// first is the oldest page that has an open change; nil is none.
+// first is the oldest page with an open change; nil is none.
 func (f *feed) first() *Page {
 	for _, p := range f.pages {
 		if p.open > 0 {
@@ -216,7 +216,7 @@ func (e *Engine) FirstOpen() *Change {
 	return nil
 }
 
-// each calls a function with the changes of all pages that are not settled as a whole, in their order.
+// each calls a function with the changes of all pages not settled as a whole, in their order.
 func (f *feed) each(call func(c *Change)) {
 	for _, p := range f.pages {
 		for i := range p.changes {
@@ -256,7 +256,7 @@ func (e *Engine) Position() Position {
 	return at
 }
 
-// firstOpen is the LSN of the oldest change that is not settled and whose key is set aside, or an earlier one.
+// firstOpen is the LSN of the oldest unsettled change whose key is set aside, or an earlier one.
 func (a *asides) firstOpen() int64 {
 	first := int64(math.MaxInt64)
 	for _, l := range a.lanes {
@@ -276,7 +276,7 @@ func (e *Engine) Freeze() { e.Position(); e.feed.frozen = true }
 // IsFrozen reports whether a split has begun.
 func (e *Engine) IsFrozen() bool { return e.feed.frozen }
 
-// LeaseStored says that the lease is stored.
+// LeaseStored reports a successful write of the lease.
 type LeaseStored struct {
 	Changes   int  // Counts.Unsaved, when it was written
 	NamesNone bool // Notes named no batch then
@@ -308,7 +308,7 @@ func (r *restored) isSettled(lsn int64) bool {
 	return !open
 }
 
-// count gives a change the calls that the last owner has counted.
+// count gives a change the calls counted by the last owner.
 func (r *restored) count(c *Change, name func(*Change) string) {
 	for _, run := range r.tried {
 		if c.isIn(run, name) {
@@ -318,8 +318,8 @@ func (r *restored) count(c *Change, name func(*Change) string) {
 	}
 }
 
-// settledAfter is the LSN through which changes are settled, but for those that are open. There are at most so many
-// open ones, and where there would be more it reaches less far.
+// settledAfter is the LSN through which changes are settled, but for open ones. There are at most so many open ones,
+// and where there would be more it reaches less far.
 func (f *feed) settledAfter(most int) (through int64, open []int64) {
 	through = f.restored.through
 	if f.atLSN < f.covered { // the position waits for keys that are set aside

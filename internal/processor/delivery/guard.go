@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// ErrCrashed is why a change is parked that was alone in the handler each time the process ended.
+// ErrCrashed is why a change is parked which was alone in the handler each time the process ended.
 var ErrCrashed = errors.New("the process ended while the handler was at it")
 
-// guard limits batches after a previous owner has crashed, in case a change caused the crash. From then on the
-// lease names the changes in the handler, and later those that are there after a failure: so the next owner knows which
+// guard limits batches after a previous owner has crashed, in case a change caused the crash. From then on the lease
+// names the changes in the handler, and later those in the handler after a failure: so the next owner knows which
 // changes may have ended this one.
 type guard struct {
 	careful int            // 0, or how many changes a batch may have; one batch is in hand at a time then
@@ -27,10 +27,10 @@ type guard struct {
 }
 
 // blindCare is how long the guard limits batches if the last owner has named nothing. Each restart gets further, so
-// within that time one of them reaches the change that ends the process.
+// within this time one of them reaches the change ending the process.
 const blindCare = 5 * time.Second
 
-// OwnerCrashed says that the last owner has ended without a word.
+// OwnerCrashed reports the end of the last owner, without a word.
 type OwnerCrashed struct {
 	Suspect *notes.Suspect // what was in its handler; nil if that is not known
 }
@@ -61,7 +61,7 @@ func (v OwnerCrashed) applyTo(e *Engine) {
 
 func (g *guard) isCareful() bool { return g.careful > 0 }
 
-// count gives a change that was read again by key the calls of the last owner.
+// count gives a change read again by key the calls of the last owner.
 func (g *guard) count(c *Change, name func(*Change) string) {
 	if g.former == nil {
 		return
@@ -73,8 +73,8 @@ func (g *guard) count(c *Change, name func(*Change) string) {
 	}
 }
 
-// beginAnew forgets the failures of the changes that the last owner had in the handler, but not how often they were
-// called, nor since when they fail.
+// beginAnew forgets the failures of the changes in the handler of the last owner, but not how often they were called,
+// nor since when they fail.
 func (g *guard) beginAnew() {
 	if g.former == nil {
 		return
@@ -84,7 +84,7 @@ func (g *guard) beginAnew() {
 	g.former = &former
 }
 
-// pageAdded parks the change that has ended the last owners, if it is in the page.
+// pageAdded parks the change which has ended the last owners, if it is in the page.
 func (g *guard) pageAdded(e *Engine, p *Page) {
 	if g.crashed == nil {
 		return
@@ -103,7 +103,7 @@ func (g *guard) pageAdded(e *Engine, p *Page) {
 	}
 }
 
-// parkCrashed has a change parked that waits in its lane. Earlier changes go to the handler first.
+// parkCrashed has a change parked while it waits in its lane. Earlier changes go to the handler first.
 func (c *Change) parkCrashed(e *Engine) {
 	l := e.lanes.ownLaneFor(e, c.Key)
 	if l.hold != notHeld { // it is parked when its turn comes
@@ -120,7 +120,7 @@ func (c *Change) parkCrashed(e *Engine) {
 	e.batches = append(e.batches, b)
 }
 
-// beforeCall names a batch that may end the process, because one has done that before, or because it has failed. It
+// beforeCall names a batch that may end the process, because one has done so before, or because it has failed. It
 // reports whether the lease must be written before the call: also if it names another batch, which has returned.
 func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 	failed := b.streak > 0 && (b.isOldest(e) || len(b.lanes) == 1 && b.lanes[0].aside.state != notAside)
@@ -139,8 +139,8 @@ func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 	return true
 }
 
-// triedNow is how often the handler has received the changes of a batch if the call that begins never returns. Runs of
-// several keys have no change of another batch between them, because nobody inherits the failures of others.
+// triedNow is how often the handler has received the changes of a batch if the call beginning now never returns. Runs
+// of several keys have no change of another batch between them, because nobody inherits the failures of others.
 func (b *Batch) triedNow(e *Engine) (runs []notes.Run) {
 	oneKey := len(b.lanes) == 1 && b.lanes[0] != e.lanes.common
 	changes := slices.SortedStableFunc(slices.Values(b.Changes), func(x, y *Change) int {
@@ -172,15 +172,15 @@ func (c *Change) follows(before *Change, oneKey bool) bool {
 	return before.Page == c.Page && before.Index+1 == c.Index && !c.Page.ofKey
 }
 
-// afterCall notes that a batch has not ended the process.
+// afterCall notes: a batch has not ended the process.
 func (g *guard) afterCall(b *Batch) {
 	if g.of == b {
 		g.of, g.suspect = nil, nil
 	}
 }
 
-// NamesReturned reports whether the stored lease may name a batch that has returned: then the lease must be written,
-// because the batch would be blamed if the process ended now.
+// NamesReturned reports whether the stored lease may name a returned batch: then the lease must be written, because the
+// batch would be blamed if the process ended now.
 func (e *Engine) NamesReturned() bool {
 	g := &e.guard
 	return g.named && g.of == nil && g.crashed == nil

@@ -22,7 +22,7 @@ type Notes struct {
 	Outage  bool         // there is one: so the recalls are for its end, and otherwise they may be
 }
 
-// Aside is a key that is set aside, and a position from which its changes can be read.
+// Aside is a key set aside, and a position from which its changes can be read.
 type Aside struct {
 	notes.AsideKey
 	From Position
@@ -63,7 +63,7 @@ func (e *Engine) Notes() Notes {
 	return s
 }
 
-// asideNote returns the note about a key that is set aside, with so many runs of its changes at most.
+// asideNote returns the note about a key set aside, with so many runs of its changes at most.
 func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
 	covered := f.atLSN
 	from, lsn := l.continueFrom()
@@ -178,8 +178,8 @@ func (e *Engine) Attempts() int {
 	return e.feed.restored.attempts // it was not read yet
 }
 
-// Confirm notes that by its handler's word a batch is done, and all that was handled before it: of its keys or, with
-// one batch at a time, of every key. It reports whether that is new, and false for a batch that comes again in parts.
+// Confirm notes that by its handler's word a batch is done, and all handled before it: of its keys or, with one batch
+// at a time, of every key. It reports whether this is new, and false for a batch coming again in parts.
 func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	e.now = now
 	switch {
@@ -230,7 +230,7 @@ func (e *Engine) IsIdle() bool {
 		(len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0 && !e.recalls.mayStart(e)
 }
 
-// IsSettled reports whether all that was read is done, and nothing beside the position would be lost if another lease
+// IsSettled reports whether all changes read are done, and nothing beside the position would be lost if another lease
 // began there.
 func (e *Engine) IsSettled() bool {
 	return e.IsIdle() && e.FirstOpen() == nil && e.held.keys == 0 && !e.breaker.IsOpen() && !e.feed.shared &&
@@ -250,7 +250,7 @@ func (e *Engine) IsBlocked() bool {
 	return !slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak == 0 && b.State != ToPark })
 }
 
-// Oldest is how often the handler has received the oldest change in memory that is not done, and since when that is
+// Oldest is how often the handler has received the oldest unfinished change in memory, and since when this change is
 // here.
 func (e *Engine) Oldest() (calls int, since time.Time) {
 	oldest := e.FirstOpen()

@@ -13,7 +13,7 @@ import (
 // How a lease stands, and what an operator may do with single changes and keys of it
 //
 // A lease says which of its changes have failed, so an operator can have one skipped or a key replayed without its
-// owner. The owner does the same when it gives the lease up: it judges by the lease that it would write.
+// owner. The owner does the same when it gives the lease up: it judges by the lease it would write.
 
 // Standing is what a lease says of its changes beside its position.
 type Standing struct {
@@ -33,7 +33,7 @@ func StandingOf(source feed.Source, l feed.Record, partitions []notes.Partition)
 	s.in = notes.Place{
 		Position: l.Position.Token, LSN: lsn, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions,
 	}
-	// Notes that do not count any more are empty: the owner reports them.
+	// Notes which no longer count are empty: the owner reports them.
 	s.done, _ = notes.ReadDone(l.Properties[notes.DoneProperty], s.in)
 	if l.Properties[notes.DoneProperty] == "" {
 		s.done, _ = notes.ReadDone(l.Properties[notes.FailingProperty], s.in)
@@ -46,15 +46,15 @@ func StandingOf(source feed.Source, l feed.Record, partitions []notes.Partition)
 // IsSplit reports whether no single partition holds the range of the lease any more.
 func (s Standing) IsSplit() bool { return s.here == notes.Unknown }
 
-// Fault is a run of changes that have failed and are not done, and a position before them.
+// Fault is a run of failed changes which are not done, and a position before them.
 type Fault struct {
 	notes.Run
 	From feed.Position
 	Read feed.PartitionKey // the key to read; empty is all keys
 }
 
-// Faults returns the runs of changes that have failed, the one that has failed for the longest first, and of several
-// since the same second the one with the oldest change.
+// Faults returns the runs of failed changes, the one failing for the longest time first, and of several since the same
+// second the one with the oldest change.
 func (s Standing) Faults() (all []Fault) {
 	add := func(runs []notes.Run, from feed.Position, key string) {
 		for _, run := range runs {
@@ -111,7 +111,7 @@ func (s Standing) isPassed(lsn int64) bool {
 	return lsn <= s.done.Through && !open
 }
 
-// MaxSkipped is how many changes a lease names that are skipped.
+// MaxSkipped is how many skipped changes a lease names.
 const MaxSkipped = 1000
 
 // Skip returns the properties of a lease of which some changes are skipped, and none other. The error says which of
@@ -134,7 +134,7 @@ func (s Standing) Skip(changes []notes.Skip, caller string) (map[string]string, 
 	return s.served(notes.SkipsProperty, all.String(), caller), nil
 }
 
-// served returns the properties of the lease with another one, and with the caller of a request that was carried out.
+// served returns the properties of the lease with another one, and with the caller of a request carried out.
 func (s Standing) served(name, text, caller string) map[string]string {
 	properties := notes.Set(s.lease.Properties, name, text)
 	if properties[notes.DoneProperty] == "" { // from now on the lease has notes
@@ -144,8 +144,8 @@ func (s Standing) served(name, text, caller string) map[string]string {
 	return notes.Set(properties, notes.ServedProperty, notes.AddServed(properties[notes.ServedProperty], caller))
 }
 
-// Replay returns the properties of a lease that delivers the changes of a key again after a position, which must not be
-// after that of the lease. The key is not held any more, and its changes that were skipped come again.
+// Replay returns the properties with which a lease delivers the changes of a key again after a position, which must not
+// be after that of the lease. The key is no longer held, and its skipped changes come again.
 func (s Standing) Replay(key string, from feed.Position, caller string) (map[string]string, error) {
 	if why, _ := s.WhyNoReplay(key, from); why != "" {
 		return nil, fmt.Errorf("key %s cannot be replayed from %s: %s: nothing was changed", key, from, why)
@@ -173,8 +173,8 @@ func (s Standing) Replay(key string, from feed.Position, caller string) (map[str
 	return notes.Set(properties, notes.SkipsProperty, left.String()), nil
 }
 
-// WhyNoReplay says why a key cannot be replayed from a position, and whether that is [feed.ErrBadRequest] or, if it can
-// be later, [feed.ErrConflict]. The result is empty if the key can be replayed.
+// WhyNoReplay says why a key cannot be replayed from a position, and whether the reason is [feed.ErrBadRequest] or, if
+// it can be later, [feed.ErrConflict]. The result is empty if the key can be replayed.
 func (s Standing) WhyNoReplay(key string, from feed.Position) (why string, kind error) {
 	lsn, known := TokenLSN(s.source, from.Token)
 	switch {
@@ -223,8 +223,8 @@ func IsServed(l feed.Record, caller string) bool {
 	return notes.IsServed(l.Properties[notes.ServedProperty], caller)
 }
 
-// Changes returns the changes of a fault that the lease does not have as done, at most so many. more reports whether
-// there are others.
+// Changes returns the changes of a fault not noted as done in the lease, at most so many. more reports whether there
+// are others.
 func (s Standing) Changes(ctx context.Context, f Fault, most int) (found []notes.Skip, more bool, err error) {
 	from, place, last := f.From, 0, int64(-1)
 	for {

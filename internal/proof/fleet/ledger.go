@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A Ledger compares the writes acknowledged with the changes that handlers got. It stands outside of the
-// system that it judges: it knows LSNs and names, and nothing of leases.
+// A Ledger compares the writes acknowledged with the changes received by handlers. It stands outside of the judged
+// system: it knows LSNs and names, and nothing of leases.
 type Ledger struct {
 	mu       sync.Mutex
 	versions map[edition]*passage
@@ -55,8 +55,8 @@ func NewLedger() *Ledger {
 	}
 }
 
-// passage finds the way of a version, and begins it where there is none: a handler may
-// have a change before its writer knows that it is written.
+// passage finds the way of a version, and begins it where there is none: a handler may have a change before its writer
+// knows of its success.
 func (l *Ledger) passage(v edition) *passage {
 	p := l.versions[v]
 	if p == nil {
@@ -84,7 +84,7 @@ func (l *Ledger) meter(instance string) *Meter {
 	return m
 }
 
-// Wrote notes writes of one partition key that were acknowledged: the results of one commit, and the ids that it wrote.
+// Wrote notes acknowledged writes of one partition key: the results of one commit, and the ids written.
 func (l *Ledger) Wrote(key feed.PartitionKey, ids []string, results []feed.Result) {
 	now := time.Now()
 	l.mu.Lock()
@@ -107,7 +107,7 @@ func (l *Ledger) Wrote(key feed.PartitionKey, ids []string, results []feed.Resul
 	}
 }
 
-// Handled notes that the handler of an instance has done a batch that came at arrived. It returns false when the
+// Handled notes that the handler of an instance has done a batch which came at arrived. It returns false when the
 // instance was killed: then nobody knows of it, and the batch must count as failed.
 func (l *Ledger) Handled(b *feed.Batch, arrived time.Time) bool {
 	l.mu.Lock()
@@ -119,8 +119,8 @@ func (l *Ledger) Handled(b *feed.Batch, arrived time.Time) bool {
 		name := string(c.PartitionKey) + c.ID
 		p, d := l.passage(edition{name, c.LSN}), l.doc(name)
 		first := p.handled.IsZero()
-		// A document that comes again after others of its key has been counted as a
-		// duplicate, and is no breach of their order.
+		// A document coming again after others of its key has been counted as a duplicate, and is no breach of their
+		// order.
 		if c.LSN < d.handled || first && c.LSN < l.keys[c.PartitionKey] {
 			l.found.OutOfOrder++
 		}
@@ -145,8 +145,8 @@ func (l *Ledger) Handled(b *feed.Batch, arrived time.Time) bool {
 	return true
 }
 
-// time takes the time of a version that has come all the way. Those that waited for a
-// takeover are left out: how long that takes is a figure of its own.
+// time takes the time of a version which has come all the way. Those which waited for a takeover are left out: its time
+// is a figure of its own.
 func (l *Ledger) time(p *passage) {
 	if p.acked.IsZero() || p.handled.IsZero() || p.orphan {
 		return
@@ -157,7 +157,7 @@ func (l *Ledger) time(p *passage) {
 	m.Waits = append(m.Waits, wait)
 }
 
-// Kill notes that an instance was killed, and which leases it held: from now on its handlers do nothing.
+// Kill notes a killed instance, and which leases it held: from now on its handlers do nothing.
 func (l *Ledger) Kill(instance string, leases []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +167,7 @@ func (l *Ledger) Kill(instance string, leases []string) {
 	}
 }
 
-// Adopt notes that others have taken the leases of all that were killed.
+// Adopt notes that others have taken the leases of all killed instances.
 func (l *Ledger) Adopt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +190,7 @@ func (l *Ledger) open() (n int) {
 	return n
 }
 
-// Totals counts the versions that were written and handled so far.
+// Totals counts the versions written and handled so far.
 func (l *Ledger) Totals() (written, handled int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +219,7 @@ type Judgement struct {
 	P50, P99   float64 // ms from the acknowledgement to the handler
 }
 
-// Written is the number of versions that were written.
+// Written is the number of written versions.
 func (j Judgement) Written() int { return j.Inserts + j.Overwrites }
 
 // Judge returns the findings so far.

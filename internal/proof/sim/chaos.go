@@ -23,7 +23,7 @@ func (w *world) chaos() {
 	}
 }
 
-// living are the processes that run.
+// living are the running processes.
 func (w *world) living() []*instance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,8 +39,7 @@ func (i *instance) leave() {
 	i.world.alive = slices.DeleteFunc(i.world.alive, func(o *instance) bool { return o == i })
 }
 
-// suffer notes that something is wrong with a process for a while, so that the watch does
-// not blame the processor for it.
+// suffer notes trouble with a process for a while, so that the watch does not blame the processor for it.
 func (i *instance) suffer(until time.Time) {
 	i.world.noteStorm(until)
 	i.world.mu.Lock()
@@ -48,8 +47,8 @@ func (i *instance) suffer(until time.Time) {
 	i.sound = until
 }
 
-// noteWait notes that a process waits for an answer. It gives up after a minute and tries
-// again; several such waits in one split are longer than patience.
+// noteWait notes the wait of a process for an answer. It gives up after a minute and tries again; several such waits in
+// one split are longer than patience.
 func (i *instance) noteWait(delay time.Duration) {
 	until := time.Now().Add(min(delay, time.Minute))
 	i.world.noteStorm(until)
@@ -61,8 +60,7 @@ func (i *instance) noteWait(delay time.Duration) {
 	i.sound = later(i.sound, until)
 }
 
-// disturb does something to a process or to the stores: the faults that all worlds have,
-// and those of this world.
+// disturb does something to a process or to the stores: the faults of all worlds, and those of this world.
 func (w *world) disturb() {
 	alive := w.living()
 	if len(alive) == 0 {
@@ -90,8 +88,7 @@ func (w *world) disturb() {
 		hang := w.rng.IntN(2) == 0
 		i.link.changeState(func(l *link) { l.cut, l.hang = until, hang })
 	case 5:
-		// Unlike a process that is cut off, a frozen one does not notice: its leases expire
-		// while it believes to hold them.
+		// Unlike a process cut off, a frozen one does not notice: its leases expire while it believes to hold them.
 		w.ledger.note("%s is frozen until %s", i, until.Format("15:04:05"))
 		i.suffer(until)
 		i.link.changeState(func(l *link) { l.frozen = later(l.frozen, until) })
@@ -113,7 +110,7 @@ func (w *world) disturb() {
 	}
 }
 
-// meddle does something that only some worlds have.
+// meddle does something only some worlds have.
 func (w *world) meddle(i *instance) {
 	if w.weather.rooms > 1 {
 		if w.rng.IntN(2) == 0 {
@@ -152,7 +149,7 @@ func (w *world) merge(c *docstore.Container) {
 	w.mergeAt(c, partitions[w.rng.IntN(len(partitions))].Range.Min)
 }
 
-// splitAt splits the partition that holds a key.
+// splitAt splits the partition of a key.
 func (w *world) splitAt(c *docstore.Container, place string) {
 	partitions, err := c.Partitions(w.ctx)
 	if err != nil || len(partitions) > 12 {
@@ -170,8 +167,7 @@ func (w *world) splitAt(c *docstore.Container, place string) {
 	}
 }
 
-// mergeAt merges the partition that holds a key with the next; the last, which has no next,
-// with the partition before.
+// mergeAt merges the partition of a key with the next; the last, which has no next, with the partition before.
 func (w *world) mergeAt(c *docstore.Container, place string) {
 	partitions, err := c.Partitions(w.ctx)
 	if err != nil || len(partitions) < 2 {
@@ -189,10 +185,9 @@ func (w *world) mergeAt(c *docstore.Container, place string) {
 	}
 }
 
-// noteMuddle notes that a .NET host and an instance of ours may replace one lease at once. The
-// .NET host does not look who owns it, so a range may end with two leases: that is
-// reported, and not repaired. Of the promises it leaves that nothing is lost, and the order
-// of each key.
+// noteMuddle notes that a .NET host and an instance of ours may replace one lease at once. The .NET host does not look
+// who owns it, so a range may end with two leases: they are reported, and not repaired. Two promises remain: nothing is
+// lost, and each key keeps its order.
 func (w *world) noteMuddle() {
 	if w.weather.foreign {
 		w.ledger.muddled.Store(true)

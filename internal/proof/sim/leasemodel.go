@@ -18,11 +18,10 @@ import (
 //
 //   - a write is carried out exactly if its ETag is the stored one
 //   - a listing shows the last write
-//   - a lease is written by who owns it. Who does not may only take it: when it is free,
-//     or when its owner has been silent for its expiration, or at any time if it then does
-//     not move the position before that time has passed
-//   - the position never moves back, but in a lease that was retired and is made anew, or by a reset
-//   - an operator writes a lease that nobody works on, and leaves it without an owner; so does who removes an old mark
+//   - a lease is written by who owns it. Who does not may only take it: when it is free, or when its owner has been
+//     silent for its expiration, or at any time if it then does not move the position before the end of this time
+//   - the position never moves back, but in a retired lease made anew, or by a reset
+//   - an operator writes a lease nobody works on, and leaves it without an owner; so does who removes an old mark
 //
 // A write without an answer may have had its effect before anybody was shown what it
 // wrote. If nobody ever was, it had none that matters: the next write would have needed
@@ -40,7 +39,7 @@ type record struct {
 	asMade bool  // its maker has not written it since it was made, and has said until when the create had to arrive
 }
 
-// content is all of a write that a listing must show again.
+// content is the part of a write a listing must show again.
 type content struct {
 	lease    string // its token
 	owner    owner
@@ -52,8 +51,8 @@ type content struct {
 	paused   bool
 }
 
-// isUntouched reports a lease that nobody has worked on, as far as others can know. It may be left over from a late
-// create: then whoever sees that others cover its range removes it.
+// isUntouched reports a lease nobody has worked on, as far as others can know. It may be left over from a late create:
+// then whoever sees others cover its range removes it.
 func (r record) isUntouched() bool {
 	return r.there && (r.owner.name == "" && r.valid == 0 || r.asMade)
 }
@@ -86,8 +85,8 @@ type look struct {
 	present bool
 }
 
-// checkHistories examines the history of each lease, and reports those that are wrong to the ledger.
-// A write without an answer is known to have arrived if somebody was shown its content.
+// checkHistories examines the history of each lease, and reports wrong ones to the ledger. A write without an answer is
+// known to have arrived if somebody was shown its content.
 func (h *history) checkHistories(g *ledger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,8 +168,8 @@ func (l *look) String() string {
 		l.by, l.begun.Format("15:04:05.000"), what, contentOf(l.sent), contentOf(l.shown), how)
 }
 
-// statesAfter lists the states that the lease can have after a request that found it as r: none, if
-// the answer cannot be. A write without an answer may have been carried out or not.
+// statesAfter lists the possible states of the lease after a request which found it as r: none, if the answer cannot
+// be. A write without an answer may have been carried out or not.
 func (l *look) statesAfter(r record) []record {
 	next, allowed := l.recordAfter(r)
 	switch {
@@ -184,7 +183,7 @@ func (l *look) statesAfter(r record) []record {
 	return nil
 }
 
-// recordAfter is the record after the request was carried out, and whether that may happen to r.
+// recordAfter is the record after the request was carried out, and whether this may happen to r.
 func (l *look) recordAfter(r record) (next record, allowed bool) {
 	switch l.verb {
 	case create:
@@ -198,8 +197,8 @@ func (l *look) recordAfter(r record) (next record, allowed bool) {
 	return r, l.present == r.there && (!r.there || contentOf(l.shown) == r.content && l.shown.ETag == r.etag)
 }
 
-// meetsCondition reports whether the condition of a write holds: that nothing is there, or the version
-// that its sender has seen.
+// meetsCondition reports whether the condition of a write holds: that nothing is there, or the version its sender has
+// seen.
 func (l *look) meetsCondition(r record) bool {
 	if l.verb == create {
 		return !r.there
@@ -220,7 +219,7 @@ func (l *look) isRefused(r record) bool {
 	return false
 }
 
-// storedRecord is the record that the request's write leaves.
+// storedRecord is the record left by the request's write.
 func (l *look) storedRecord() record {
 	return record{
 		content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(),

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
-// The ledger: everything that was written and handled. It stands outside of the processor
-// and knows its promises only, so a defect of the processor cannot hide in it.
+// The ledger: everything written and handled. It stands outside of the processor and knows its promises only, so a
+// defect of the processor cannot hide in it.
 
 // ledger checks the promises of the processor.
 type ledger struct {
@@ -34,7 +34,7 @@ type ledger struct {
 	strict  bool // see weather.isStrict
 	foreign bool // .NET hosts are in the unit
 
-	// In worlds that are not strict:
+	// In worlds which are not strict:
 	begun  map[version]int             // calls that handlers were given
 	tried  map[transaction]int         // the most of them that a change of a transaction had
 	noted  map[version]int             // calls that a lease has counted before they were begun
@@ -62,7 +62,7 @@ type transaction struct {
 	lsn int64
 }
 
-// entry is a version that is still to be handled.
+// entry is a version still to be handled.
 type entry struct {
 	epk string
 	at  time.Time
@@ -75,7 +75,7 @@ type actor interface {
 	isForeign() bool
 }
 
-// call is a call of a handler that has not returned.
+// call is a running call of a handler.
 type call struct {
 	by      actor
 	begun   time.Time
@@ -114,7 +114,7 @@ func (g *ledger) note(format string, args ...any) {
 	g.tell(format, args...)
 }
 
-// tell is note for callers that hold the lock.
+// tell is note for callers with the lock.
 func (g *ledger) tell(format string, args ...any) {
 	g.trace = append(g.trace, event{time.Now(), format, args})
 }
@@ -128,7 +128,7 @@ func (g *ledger) story() string {
 	return b.String()
 }
 
-// breach records a promise that did not hold. The first 20 are enough to read.
+// breach records a broken promise. The first 20 are enough to read.
 func (g *ledger) breach(format string, args ...any) {
 	const most = 20
 	g.tell("BROKEN: "+format, args...)
@@ -137,7 +137,7 @@ func (g *ledger) breach(format string, args ...any) {
 	}
 }
 
-// fail is breach for callers that do not hold the lock.
+// fail is breach for callers without the lock.
 func (g *ledger) fail(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -229,7 +229,7 @@ func (g *ledger) checkHandover(made *call) {
 	inBatch := map[version]bool{}
 	for _, c := range made.changes {
 		for v := range g.open {
-			// A letter that is handled again does not wait for what a reset has asked for again.
+			// A letter handled again does not wait for changes asked for again by a reset.
 			isReplayed := made.redriven && !g.steering.reopened[v].IsZero()
 			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] && !isReplayed &&
 				!(by.isForeign() && g.isAside(made.token, v)) {
@@ -243,15 +243,14 @@ func (g *ledger) checkHandover(made *call) {
 }
 
 // isAside reports whether a change comes again because the lease says that its key is set aside: a .NET host does not
-// know that.
+// know this.
 func (g *ledger) isAside(token string, v version) bool {
 	note := g.noteOf(g.model.leases[token].Record)
 	return note.keepsAside(v)
 }
 
-// mayMeet reports whether a process may begin on a range while another is at work there: a
-// .NET host begins at once on a lease that it steals, and its former owner hears of that
-// later.
+// mayMeet reports whether a process may begin on a range while another is at work there: a .NET host begins at once on
+// a stolen lease, and the former owner hears of the theft later.
 func (g *ledger) mayMeet(comer, holder *call) bool {
 	steals := comer.by.isForeign() && !holder.by.isForeign()
 	isRobbed := !comer.by.isForeign() && holder.by.isForeign() && comer.tenure.began.Before(holder.begun)
@@ -260,7 +259,7 @@ func (g *ledger) mayMeet(comer, holder *call) bool {
 
 func versionOf(c feed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
 
-// endCall records that a call has returned and, with success, its changes as handled.
+// endCall records the return of a call and, with success, its changes as handled.
 func (g *ledger) endCall(c *call, ok bool, done []feed.Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -285,7 +284,7 @@ func (g *ledger) endCall(c *call, ok bool, done []feed.Change) {
 		if !g.strict {
 			c.tenure.passed[v] = true
 		}
-		// done beside others that failed: it comes again only if its key is set aside, and is not remembered then
+		// done beside failed others: it comes again only if its key is set aside, and is not remembered then
 		if !ok {
 			delete(c.tenure.calls, v)
 		}
@@ -301,13 +300,13 @@ func (g *ledger) endCall(c *call, ok bool, done []feed.Change) {
 
 func (g *ledger) isOpen(v version) bool { _, open := g.open[v]; return open }
 
-// markDone notes that a version was handled.
+// markDone notes a handled version.
 func (g *ledger) markDone(v version) {
 	g.handled[v] = true
 	delete(g.open, v)
 }
 
-// listOwed lists the changes that were written and never handled.
+// listOwed lists the changes written and never handled.
 func (g *ledger) listOwed() (missing []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

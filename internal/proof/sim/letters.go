@@ -19,10 +19,9 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Worlds with dead letters: changes of different keys may be handled in parallel, those that fail are
-// parked, and an operator has them handled again. There the model of whole pages, in one
-// order, does not hold; what is done, what is parked and the order of each key are checked
-// change by change.
+// Worlds with dead letters: changes of different keys may be handled in parallel, failing ones are parked, and an
+// operator has them handled again. There the model of whole pages, in one order, does not hold; what is done, what is
+// parked and the order of each key are checked change by change.
 
 // isPoison reports whether handlers fail on a version each time, until the faults end.
 func isPoison(v version) bool {
@@ -31,8 +30,8 @@ func isPoison(v version) bool {
 	return h.Sum64()%23 == 0
 }
 
-// attemptBatch fails on some changes of a batch in one of the ways that a handler may, and says
-// which of them are done. In calm weather all are.
+// attemptBatch fails on some changes of a batch in one of the ways open to a handler, and says which of them are done.
+// In calm weather all are.
 func (i *instance) attemptBatch(ctx context.Context, d *rand.Rand, b *feed.Batch) (done []feed.Change, err error) {
 	if err := i.pauseOrFail(ctx, d); err != nil {
 		return nil, err
@@ -56,8 +55,8 @@ func (i *instance) attemptBatch(ctx context.Context, d *rand.Rand, b *feed.Batch
 	if len(bad) == 0 {
 		return b.Changes, nil
 	}
-	// A handler may say nothing, or something that makes no sense, or how far it came,
-	// or which items failed. None of these may lose a change.
+	// A handler may say nothing, or something senseless, or how far it came, or which items failed. None of these may
+	// lose a change.
 	switch d.IntN(5) {
 	case 0: // no more words
 		return nil, errHandler
@@ -161,8 +160,7 @@ func (b *box) lettersOf(key feed.PartitionKey) (found []feed.DeadLetter) {
 	return found
 }
 
-// noteParked notes that a change is among the dead letters: it is over, if it was one that
-// handlers have failed on or if its key is held.
+// noteParked notes a change among the dead letters: it is over, if handlers have failed on it or if its key is held.
 func (g *ledger) noteParked(by *instance, l feed.DeadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +171,7 @@ func (g *ledger) noteParked(by *instance, l feed.DeadLetter) {
 		if g.holds[v.key] == 0 {
 			g.breach("%s is held without an earlier letter of %s", v.id, v.key)
 		}
-		// The lease has told its owner of these calls: of the first change after its position, also if that is another
+		// The lease has told its owner of these calls: of the first change after its position, also if this is another
 		// by now.
 		g.noted[v] = max(g.noted[v], l.Attempts)
 	} else if !g.failed[v] && l.Disposition != feed.DispositionCrashed {
@@ -186,8 +184,8 @@ func (g *ledger) noteParked(by *instance, l feed.DeadLetter) {
 }
 
 // checkBlocked checks that a process that has noted in its lease that it holds a key hands nothing of it over, before
-// somebody has asked for that. What came before the first letter may come again, after a crash. A note counts for its
-// position alone: another kind of processor moves that and knows nothing of the note.
+// somebody has asked for it. What came before the first letter may come again, after a crash. A note counts for its
+// position alone: another kind of processor moves the position and knows nothing of the note.
 func (g *ledger) checkBlocked(by *instance, b *feed.Batch) {
 	stored := g.model.leases[b.LeaseToken]
 	note := stored.Properties[notes.HeldProperty]
@@ -213,8 +211,7 @@ func (b *box) redriveSome(w *world, dice *rand.Rand) {
 		return
 	}
 	l := found[dice.IntN(len(found))]
-	// Drawn here and not in the goroutine, so that a seed always draws in the same
-	// order.
+	// Drawn here and not in the goroutine, so a seed always draws in the same order.
 	release := dice.IntN(2) == 0
 	w.tasks.Go(func() { _ = b.redriveOrRelease(w, l, release) })
 }

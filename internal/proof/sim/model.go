@@ -10,9 +10,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The model of the leases: their contents after each write. It follows the reads and
-// batches of every process, so it knows the positions that a lease may have, and how often
-// the next batch has failed.
+// The model of the leases: their contents after each write. It follows the reads and batches of every process, so it
+// knows the possible positions of a lease, and how often the next batch has failed.
 
 // model is the leases in the store, who wrote them, and the work of each process on them.
 type model struct {
@@ -37,7 +36,7 @@ type place struct {
 	token string
 }
 
-// reading is a range that a process reads.
+// reading is a range read by a process.
 type reading struct {
 	by *instance
 	of feed.Range
@@ -97,7 +96,7 @@ type tenure struct {
 	idle    []emptyRead     // after that
 }
 
-// emptyRead is a read that has found nothing.
+// emptyRead is a read which has found nothing.
 type emptyRead struct {
 	next             string
 	fromLSN, nextLSN int64
@@ -117,7 +116,7 @@ func lsnOf(token string) int64 {
 	return lsn
 }
 
-// newTenure is a tenure that begins now.
+// newTenure is a tenure beginning now.
 func newTenure(by *instance) *tenure {
 	return &tenure{
 		manual: by.opts.Manual, every: by.opts.CheckpointItems, began: time.Now(), turn: time.Now(),
@@ -149,7 +148,7 @@ func (g *ledger) noteReleased(by *instance, lease feed.Lease, why feed.Reason) {
 	}
 }
 
-// notePage records a page. A process that has found nothing is further by that.
+// notePage records a page. A process which has found nothing is further by this.
 func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -223,7 +222,7 @@ func (t *tenure) emptyTokens() []string {
 	return found
 }
 
-// allowEmpty allows the lease the positions that were found empty, if all before them is done.
+// allowEmpty allows the lease the positions found empty, if all before them is done.
 func (t *tenure) allowEmpty() {
 	if t.last != t.root && !t.reached[t.last] {
 		return
@@ -233,7 +232,7 @@ func (t *tenure) allowEmpty() {
 	}
 }
 
-// tokenOf is the token of the lease on a range that a process works on.
+// tokenOf is the token of the lease on a range a process works on.
 func (m *model) tokenOf(by *instance, of feed.Range) string {
 	if t := m.tenures[place{by, of.String()}]; t != nil && !t.over {
 		return of.String()
@@ -267,7 +266,7 @@ func (t *tenure) noteReturned(c *call, ok bool) {
 	}
 }
 
-// passBatch records that the process goes on after a batch.
+// passBatch records the progress of the process past a batch.
 func (t *tenure) passBatch(c *call) {
 	if c.page == nil {
 		return
@@ -313,7 +312,7 @@ func (t *tenure) isHandled(token string) bool {
 	return t.manual && i >= 0 && t.passed[t.line[i]]
 }
 
-// noteAsked records that a handler wants a batch, and all before it, checkpointed.
+// noteAsked records a handler's wish to have a batch, and all before it, checkpointed.
 func (g *ledger) noteAsked(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -342,7 +341,7 @@ func (g *ledger) noteAsked(c *call) {
 	}
 }
 
-// checkSaved checks that a checkpoint by hand that has succeeded is stored. A reset may have come since its call began.
+// checkSaved checks that a successful checkpoint by hand is stored. A reset may have come since its call began.
 func (g *ledger) checkSaved(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

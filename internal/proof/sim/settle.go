@@ -14,8 +14,7 @@ import (
 // The end of a run: the faults stop, the fleet recovers, and then everything must be in
 // order.
 
-// settle ends all faults, waits until the fleet must have recovered, and checks the
-// promises that hold then.
+// settle ends all faults, waits until the fleet must have recovered, and checks the promises for this time.
 func (w *world) settle() {
 	close(w.quiet)
 	if w.net != nil {
@@ -30,8 +29,7 @@ func (w *world) settle() {
 	for len(w.living()) < 2 {
 		w.start(w.drawName())
 	}
-	// Faults that have begun go on until their time: a frozen process, or a write that
-	// is on its way.
+	// Begun faults go on until their time: a frozen process, or a write on its way.
 	w.noteStorm(time.Now())
 	for {
 		w.mu.Lock()
@@ -72,7 +70,7 @@ func (w *world) settle() {
 type complain func(format string, args ...any)
 
 // checkAtRest makes a check. If leases may be joined now, the check is made again for some rounds until it holds,
-// because two leases that are about to be joined look like a hole, and their owner has one more than its share before.
+// because two leases about to be joined look like a hole, and their owner has one more than its share before.
 func (w *world) checkAtRest(check func(complain)) {
 	const tries = 300
 	for n := 0; !w.weather.foreign && n < tries; n++ {
@@ -105,7 +103,7 @@ func (w *world) longestWaits() (round, mending time.Duration) {
 	return round, mending
 }
 
-// longestBeat is how long a lease that is held can stay unwritten.
+// longestBeat is how long a held lease can stay unwritten.
 func (w *world) longestBeat() (longest time.Duration) {
 	for _, i := range w.living() {
 		longest = max(longest, i.opts.Renew*3/2)
@@ -113,11 +111,10 @@ func (w *world) longestBeat() (longest time.Duration) {
 	return longest
 }
 
-// listRounds is after how many rounds an instance that follows the leases lists them.
+// listRounds is after how many rounds an instance following the leases lists them.
 const listRounds = 10
 
-// checkTiling checks that the leases tile the key space. A lease that is splitting may
-// stand beside its children.
+// checkTiling checks that the leases tile the key space. A splitting lease may stand beside its children.
 func (w *world) checkTiling(fail complain) {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
@@ -142,8 +139,8 @@ func (w *world) checkTiling(fail complain) {
 	}
 }
 
-// touchAll writes to each key, so that every lease has something to do after the faults: a
-// lease that nobody works on would otherwise look as good as an idle one.
+// touchAll writes to each key, so that every lease has something to do after the faults: a lease nobody works on would
+// otherwise look as good as an idle one.
 func (w *world) touchAll() {
 	dice := w.fork()
 	for n := range w.keys {
@@ -198,8 +195,8 @@ func (w *world) checkShares(fail complain, owned map[string]int, leases int) {
 	}
 }
 
-// stopAll ends every process gracefully and expects all leases to be free then, because the
-// range of a lease left to expire would wait for that.
+// stopAll ends every process gracefully and expects all leases to be free then, because the range of a lease left to
+// expire would wait for the expiration.
 func (w *world) stopAll() {
 	for _, i := range w.living() {
 		i.stopInOrder()

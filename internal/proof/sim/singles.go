@@ -13,13 +13,13 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// An operator skips single changes and replays keys, in worlds that are not strict. Then this must hold:
+// An operator skips single changes and replays keys, in worlds which are not strict. Then this must hold:
 //
-//   - a lease names changes to skip, or sets a key aside for a replay, only for an operator who has asked for that, and
+//   - a lease names changes to skip, or sets a key aside for a replay, only for an operator who has asked for it, and
 //     once
 //   - it names exactly the changes asked for; no handler gets one of these afterwards, until a reset or a
 //     replay brings it back. All other changes are still to be handled
-//   - all changes of a replayed key after its position are to be handled again. The other checks say that nothing else
+//   - all changes of a replayed key after its position are to be handled again. The other checks say: nothing else
 //     comes again
 
 // single is a request of a call about single changes, or about a key.
@@ -30,7 +30,7 @@ type single struct {
 	done    bool
 }
 
-// takeSingle skips something that fails, replays a key, or removes records that nobody needs.
+// takeSingle skips something which fails, replays a key, or removes unneeded records.
 func (s *steerer) takeSingle() {
 	switch s.dice.IntN(5) {
 	case 0, 1:
@@ -77,7 +77,7 @@ func (s *steerer) calling(asked *single) *instance {
 	return &instance{name: "operator", world: s.world, steers: true, single: asked}
 }
 
-// replay replays a key from the beginning, from a time, or from a position that its lease had.
+// replay replays a key from the beginning, from a time, or from a former position of its lease.
 func (s *steerer) replay() {
 	key := feed.Key(s.world.cityName(s.dice.IntN(s.world.keys)))
 	now, g := time.Now(), s.world.ledger
@@ -96,7 +96,7 @@ func (s *steerer) replay() {
 	}
 }
 
-// cleanUp removes records that nobody needs. The witness sees which.
+// cleanUp removes unneeded records. The witness sees which.
 func (s *steerer) cleanUp() {
 	removed := 0
 	_, err := s.call(nil, func(ctx context.Context, u *admin.Unit) ([]admin.Step, error) {
@@ -168,7 +168,7 @@ func (g *ledger) noteServed(by *instance, was, record feed.Record) {
 	asked.done = true
 }
 
-// checkNoSkips checks that no change is skipped that nobody has asked for.
+// checkNoSkips checks that no change is skipped without an operator's request.
 func (g *ledger) checkNoSkips(by *instance, was, record feed.Record) {
 	before := g.skipsOf(was)
 	for v := range g.skipsOf(record) {
@@ -178,7 +178,7 @@ func (g *ledger) checkNoSkips(by *instance, was, record feed.Record) {
 	}
 }
 
-// skipsOf reads the changes that a lease names.
+// skipsOf reads the changes named by a lease.
 func (g *ledger) skipsOf(record feed.Record) map[version]bool {
 	text := record.Properties[notes.SkipsProperty]
 	if text == "" {
@@ -220,7 +220,7 @@ func (g *ledger) applyReplay(record feed.Record, asked *single) {
 	asked.done = true
 }
 
-// checkSingle checks that the actions which a call reports as done were done.
+// checkSingle checks that the actions reported as done by a call were done.
 func (g *ledger) checkSingle(asked *single) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,8 +240,8 @@ func (s *single) String() string {
 // mergeIsKnown is how long after a merge a list of partitions may still be older than the merge.
 const mergeIsKnown = time.Minute
 
-// checkSkipped checks that no change comes that was skipped. A letter of it may. After a merge of partitions the change
-// itself may, because LSNs name other changes then; also if who skipped it did not know of the merge yet.
+// checkSkipped checks that no skipped change comes. A letter of it may. After a merge of partitions the change itself
+// may, because LSNs name other changes then; also if who skipped it did not know of the merge yet.
 func (g *ledger) checkSkipped(c *call) {
 	for _, change := range c.changes {
 		v := versionOf(change)
@@ -251,7 +251,7 @@ func (g *ledger) checkSkipped(c *call) {
 	}
 }
 
-// noteMerge notes that partitions were merged.
+// noteMerge notes a merge of partitions.
 func (g *ledger) noteMerge() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Worlds with dead letters: a system that handlers need is down for a while, the letter box fails, and an operator
+// Worlds with dead letters: a system needed by handlers is down for a while, the letter box fails, and an operator
 // mends changes, has letters handled again, releases keys and drops letters.
 
 // trouble is a fault outside of the processes, and until when it lasts.
@@ -38,7 +38,7 @@ const (
 // lag is how late a lagging letter box is.
 const lag = 30 * time.Second
 
-// isDown reports whether a call of a handler fails because a system that it needs is down.
+// isDown reports whether a call of a handler fails because a system it needs is down.
 func (t *trouble) isDown(d *rand.Rand) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (w *world) takeTurn(dice *rand.Rand) {
 	}
 }
 
-// sufferAll notes that something is wrong with all processes for a while.
+// sufferAll notes trouble with all processes for a while.
 func (w *world) sufferAll(until time.Time) {
 	w.noteStorm(until)
 	w.mu.Lock()
@@ -124,7 +124,7 @@ func (w *world) sufferAll(until time.Time) {
 	w.bad = later(w.bad, until)
 }
 
-// noteOutage notes that a process sees an outage, or its end.
+// noteOutage notes a process's sight of an outage, or of its end.
 func (i *instance) noteOutage(_ context.Context, o feed.Outage) {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *box) dropLetter(w *world, dice *rand.Rand) {
 	delete(b.letters, nameOf(l.Change.PartitionKey, l.ID))
 }
 
-// checkUnparked checks that a letter that a process removes was handled.
+// checkUnparked checks that a letter removed by a process was handled.
 func (g *ledger) checkUnparked(by *instance, l feed.DeadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,8 +176,8 @@ func (w *world) inTurn(by *instance, b *feed.Batch) {
 	}
 }
 
-// heldKeys are the keys that leases hold, and those that are set aside. What was noted for another position counts no
-// more: a .NET host that has moved a lease has handled those keys, and nobody of ours need have had the lease since.
+// heldKeys are the keys held by leases, and those set aside. What was noted for another position counts no more: a .NET
+// host which has moved a lease has handled those keys, and nobody of ours need have had the lease since.
 func (w *world) heldKeys() (held, aside []string) {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (w *world) rangeOf(lease feed.Record) feed.Range {
 	return lease.Range
 }
 
-// releaseHeld has every key released that is held though it has no letter, and checks that none is left.
+// releaseHeld has every key released which is held without a letter, and checks that none is left.
 func (w *world) releaseHeld() {
 	held, _ := w.heldKeys()
 	for _, key := range held {

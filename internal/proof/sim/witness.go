@@ -13,7 +13,7 @@ import (
 // The witness compares every write of a lease with the model, at the moment when the store
 // has taken it: a defect shows where it happens, and not when its consequence is found.
 
-// witness is a lease store that sees every write of a process arrive. A write that was cut off in the store could have
+// witness is a lease store which sees the arrival of every write of a process. A write cut off in the store could have
 // been stored and not seen, so none is: links lose requests and answers before and after it.
 type witness struct {
 	feed.LeaseStore
@@ -21,8 +21,8 @@ type witness struct {
 	by     *instance
 }
 
-// Create checks a lease once it is stored. With the marker of the unit every key has a lease,
-// so from then on none may go without others that cover its changes.
+// Create checks a lease once it is stored. With the marker of the unit every key has a lease, so from then on none may
+// go unless others cover its changes.
 func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := w.LeaseStore.Create(context.WithoutCancel(ctx), record)
 	w.ledger.note("%s creates %s %q for %s/%s at %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch,
@@ -114,8 +114,8 @@ func (g *ledger) checkCreated(by *instance, record feed.Record) {
 		record.Position, record.Attempts)
 }
 
-// isJoint reports whether a lease replaces two leases at its position. A create that is late, or that the store's clock
-// no longer shows as late, may come when both have gone: then other leases cover its range.
+// isJoint reports whether a lease replaces two leases at its position. A late create, or one no longer shown as late by
+// the store's clock, may come when both have gone: then other leases cover its range.
 func (g *ledger) isJoint(record feed.Record) bool {
 	for _, p := range g.model.parents {
 		for _, q := range g.model.parents {
@@ -170,8 +170,8 @@ func (g *ledger) checkUpdated(by *instance, record feed.Record) {
 	g.passesNothing(g.model.tenures[place{by, record.Token}], record)
 }
 
-// checkMoved compares a lease with its state before: its position is one that the writer has
-// reached, or the old one, and its attempts are those of the next batch.
+// checkMoved compares a lease with its state before: its position is one the writer has reached, or the old one, and
+// its attempts are those of the next batch.
 func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 	t := g.model.tenures[place{by, record.Token}]
 	if t == nil {
@@ -203,8 +203,8 @@ func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 	}
 }
 
-// movedFreely compares a lease with its state before in a world that is not strict: its position is one that the writer
-// has read, and its attempts are no more than some change after it has had.
+// movedFreely compares a lease with its state before in a world which is not strict: its position is one the writer has
+// read, and its attempts are no more than some change after it has had.
 func (g *ledger) movedFreely(by *instance, t *tenure, was, record feed.Record) {
 	at := record.Position.Token
 	waits := g.foreign && lsnOf(at) < t.read // before a key that is set aside, because a .NET host may take the lease
@@ -230,8 +230,8 @@ func (g *ledger) movedFreely(by *instance, t *tenure, was, record feed.Record) {
 }
 
 // passesNothing checks that all before the position of a lease is done, was asked to be checkpointed by hand, or
-// belongs to a key that is set aside: a handler asks before it knows that the checkpoint is stored. A breach is
-// reported once, so what was passed counts as done from then on.
+// belongs to a key set aside: a handler asks before it knows of a stored checkpoint. A breach is reported once, so what
+// was passed counts as done from then on.
 func (g *ledger) passesNothing(t *tenure, record feed.Record) {
 	at := lsnOf(record.Position.Token)
 	note := g.noteOf(record)
@@ -288,16 +288,15 @@ func (n *note) hasDone(v version) bool {
 	})
 }
 
-// noteBegun notes that the unit has begun: there is a lease for each range.
+// noteBegun notes the beginning of the unit: there is a lease for each range.
 func (g *ledger) noteBegun() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.model.begun = true
 }
 
-// checkRemoved checks that others cover the changes that a removed lease still had to deliver.
-// Before the unit has begun, a lease that overlaps others may go, and the rest of its range
-// gets another.
+// checkRemoved checks that others cover the changes a removed lease still had to deliver. Before the unit has begun, a
+// lease overlapping others may go, and the rest of its range gets another.
 func (g *ledger) checkRemoved(record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -327,7 +326,7 @@ func (g *ledger) coversOpen(gone feed.Record) {
 	}
 }
 
-// stillGives reports whether a change comes from a lease that is open.
+// stillGives reports whether a change comes from an open lease.
 func (g *ledger) stillGives(record feed.Record, v version, e entry) bool {
 	if !record.Range.Holds(e.epk) {
 		return false
@@ -336,7 +335,7 @@ func (g *ledger) stillGives(record feed.Record, v version, e entry) bool {
 	return lsnOf(record.Position.Token) < v.lsn || note.keepsAside(v)
 }
 
-// noteCounted notes the call that a lease has counted before it is begun, because it may end the process.
+// noteCounted notes a call counted by a lease before it is begun, because it may end the process.
 func (g *ledger) noteCounted(record feed.Record) {
 	s := g.noteOf(record).done.Suspect
 	if s == nil {
