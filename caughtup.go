@@ -17,18 +17,18 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// CaughtUp waits until a unit has handled every change that was in the feed when CaughtUp was called. Later writes do
-// not extend the wait. CaughtUp takes no part in the unit, so the instances may run in other processes, and leases may
-// move or split meanwhile.
+// CaughtUp waits until a unit has handled every change in the feed at the time of the call. Later writes do not extend
+// the wait. CaughtUp takes no part in the unit, so the instances may run in other processes, and leases may move or
+// split meanwhile.
 //
 // A change counts as handled when the position of its lease is stored after the change: after the checkpoint, which
-// [Options.CheckpointItems], [Options.CheckpointEvery] and Options.Manual delay, and for changes that Options.Filter
-// refuses when the idle lease is written, within [Options.Renew]. A parked change counts as handled, also a held
-// change, because a letter keeps it. A partition key that is set aside does not: CaughtUp waits until the changes of
-// the key are handled or parked.
+// [Options.CheckpointItems], [Options.CheckpointEvery] and Options.Manual delay, and, for changes refused by
+// Options.Filter, when the idle lease is written, within [Options.Renew]. A parked change counts as handled, also a
+// held change, because a letter keeps it. A change of a partition key set aside does not count: CaughtUp waits until
+// the changes of the key are handled or parked.
 //
-// If ctx ends first, CaughtUp returns the cause of the end, with the name of a lease that is behind and its position.
-// If the unit has no leases, because it does not exist or was never run, the error is [feed.ErrNotFound].
+// If ctx ends first, CaughtUp returns the cause of the end, with the name of a lease still behind and its position. If
+// the unit has no leases, because it does not exist or was never run, the error is [feed.ErrNotFound].
 // [feed.ErrNotFound], [feed.ErrForbidden] and [feed.ErrBadRequest] of the source or the lease store end CaughtUp too;
 // it retries after any other error. If an operator gives a lease an earlier position meanwhile, CaughtUp may return
 // before the lease has come back.
@@ -49,9 +49,9 @@ func (p *Processor) CaughtUp(ctx context.Context) error {
 	return newCatchUp(p.source, p.leases).waitUntilPast(ctx)
 }
 
-// A range that was seen past its end stays past it, whichever leases it has later, because positions do not move back.
-// So a catchUp removes the range from those that are left, and is done when none is left. A range without a lease
-// remains, as does a lease in the middle of a split.
+// A range once seen past its end stays past it, whichever leases it has later, because positions do not move back. So a
+// catchUp removes the range from the remaining ones, and is done when none is left. A range without a lease remains, as
+// does a lease in the middle of a split.
 
 // catchUp compares the leases of a unit with the end of a feed.
 type catchUp struct {
@@ -116,7 +116,7 @@ func (c *catchUp) describe(end, last error) error {
 	return fmt.Errorf("the unit has not caught up: %s: %w", what, end)
 }
 
-// look reads the positions of the leases, and removes from the ranges that are left those that are past their end.
+// look reads the positions of the leases, and removes from the remaining ranges those past their end.
 func (c *catchUp) look(ctx context.Context) error {
 	if c.ends == nil {
 		if err := c.findEnds(ctx); err != nil {
@@ -174,7 +174,7 @@ func (c *catchUp) findEnds(ctx context.Context) error {
 	return nil
 }
 
-// passLease removes the ranges of a lease that are past their end.
+// passLease removes the ranges of a lease past their end.
 func (c *catchUp) passLease(ctx context.Context, lease feed.Record, owes []feed.Range) error {
 	keys, err := readKeys(c.source, func() ([]feed.Partition, error) { return c.source.Partitions(ctx) }, lease.Lease())
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *catchUp) passLease(ctx context.Context, lease feed.Record, owes []feed.
 }
 
 // isPast reports whether no change of a range up to an LSN comes after the position of a lease. The position itself
-// tells that if it has come so far. Otherwise the next change of each partition does.
+// shows it if it has come so far. Otherwise the next change of each partition does.
 func (c *catchUp) isPast(ctx context.Context, lease feed.Record, r feed.Range, end int64) (bool, error) {
 	if lsn, ok := records.TokenLSN(c.source, lease.Position.Token); ok && end > 0 && lsn >= end {
 		return true, nil
@@ -243,7 +243,7 @@ type leaseWatch struct {
 	cursor string
 }
 
-// begin notes the present writes, so that pause waits for later ones. After an error pause waits as without a follower.
+// begin notes the present writes, so pause waits for later ones. After an error pause waits as without a follower.
 func (w *leaseWatch) begin(ctx context.Context) {
 	if w.Follower == nil || w.cursor != "" {
 		return

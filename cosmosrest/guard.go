@@ -12,9 +12,9 @@ import (
 )
 
 // Which connections a server keeps. With only a limit on all connections, an attacker could lock out every client by
-// opening that many. So connections without an authenticated request have a limit of their own.
+// opening as many. So connections without an authenticated request have a limit of their own.
 
-// The limits of a server that a [Guard] protects. See docs/server.md.
+// The limits of a server protected by a [Guard]. See docs/server.md.
 const (
 	guardHeader      = 10 * time.Second // for a handshake, and for the headers of a request
 	guardRequest     = 2 * time.Minute  // for a request and its answer, longer than the longest poll
@@ -31,11 +31,11 @@ const (
 )
 
 // A Guard prevents strangers from using up the connections of a server. A connection belongs to a stranger until a
-// request on this connection was authenticated. Strangers have a small part of all connections. If that part is full,
+// request on this connection was authenticated. Strangers have a small part of all connections. If this part is full,
 // the next connection replaces a stranger for whom the server waits: a stranger from the address with the most
-// strangers, and among these a silent stranger first. So a client with a key can always connect, however many
-// strangers hold connections, even from the client's own address. A connected client stays connected. A connection
-// whose request has arrived and waits for a processor is never closed: then the next connection waits for a place.
+// strangers, and among these a silent stranger first. So a client with a key can always connect, however many strangers
+// hold connections, even from the client's own address. A connected client stays connected. A connection whose request
+// has arrived and waits for a processor is never closed: then the next connection waits for a place.
 //
 //	guard := cosmosrest.NewGuard(4096)
 //	web := http.Server{Handler: server}
@@ -52,7 +52,7 @@ type Guard struct {
 	of        map[netip.Addr]int // number of strangers per address
 }
 
-// NewGuard returns a guard that allows so many connections.
+// NewGuard returns a guard for so many connections.
 func NewGuard(connections int) *Guard {
 	return &Guard{
 		most:          connections,
@@ -89,22 +89,22 @@ func unwrap(c net.Conn) *guarded {
 	return known
 }
 
-// vouch records that a request with this context was authenticated. Its connection no longer belongs to a stranger.
+// vouch records the authentication of a request with this context. Its connection no longer belongs to a stranger.
 func vouch(ctx context.Context) {
 	if c, _ := ctx.Value(guardedKey{}).(*guarded); c != nil && !c.known.Swap(true) {
 		c.guard.welcomeClient(c)
 	}
 }
 
-// dismiss records that the request with this context is being refused to a stranger. From then on the server waits
-// only for the stranger, to read the answer or to end its request.
+// dismiss records the refusal of the request with this context, to a stranger. From then on the server waits only for
+// the stranger, to read the answer or to end its request.
 func dismiss(ctx context.Context) {
 	if c, _ := ctx.Value(guardedKey{}).(*guarded); c != nil {
 		c.refused.Store(true)
 	}
 }
 
-// Listener returns a listener that accepts connections from l and counts them.
+// Listener returns a listener which accepts connections from l and counts them.
 func (g *Guard) Listener(l net.Listener) net.Listener {
 	return &guardedListener{Listener: l, guard: g, closed: make(chan struct{})}
 }
@@ -176,7 +176,7 @@ const (
 )
 
 // admitConnection counts a connection if there is a free place. If another connection must make room, admitConnection
-// returns that connection.
+// returns the other one.
 func (g *Guard) admitConnection(c *guarded) (left *guarded, found placement) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -207,9 +207,9 @@ func (g *Guard) seatStranger(c *guarded) {
 	c.place = g.strangers.PushBack(c)
 }
 
-// cheapestToLose returns the connection whose loss costs least when all places are taken. If there are many
-// strangers, this is a stranger's. Otherwise, this is the connection of the client that has been idle longest or, if
-// no client is idle, a stranger's.
+// cheapestToLose returns the connection whose loss costs least when all places are taken. If there are many strangers,
+// this is a stranger's. Otherwise, this is the connection of the longest idle client or, if no client is idle, a
+// stranger's.
 func (g *Guard) cheapestToLose() *guarded {
 	if g.strangers.Len() <= strangersKept {
 		if c := g.idlestClient(); c != nil {
@@ -235,7 +235,7 @@ func (g *Guard) longestLoiterer() (found *guarded) {
 	return found
 }
 
-// idlestClient returns the connection of the client with a key that has been idle longest, or nil if none is idle.
+// idlestClient returns the connection of the longest idle client with a key, or nil if none is idle.
 func (g *Guard) idlestClient() (found *guarded) {
 	least := int64(0)
 	for c := range g.open {
@@ -253,7 +253,7 @@ func (g *Guard) welcomeClient(c *guarded) {
 	g.unlistStranger(c)
 }
 
-// leaveGuard stops counting a connection that was closed.
+// leaveGuard stops counting a closed connection.
 func (g *Guard) leaveGuard(c *guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

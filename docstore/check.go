@@ -13,8 +13,8 @@ import (
 // maxFound is how many violations a check lists.
 const maxFound = 20
 
-// checker verifies a state of the store. The checker follows documents to versions, and versions to documents,
-// because each direction finds losses that the other does not see.
+// checker verifies a state of the store. The checker follows documents to versions, and versions to documents, because
+// each direction finds losses the other does not see.
 type checker struct {
 	db       *DB
 	ctx      context.Context
@@ -64,7 +64,7 @@ func (k *checker) eachKey(from, to []byte, f func(key, value []byte) error) (err
 	return it.Err()
 }
 
-// eachOfTable calls f for the keys of a table of the container. The keys that f receives lack table and container.
+// eachOfTable calls f for the keys of a table of the container. The keys given to f lack table and container.
 func (k *checker) eachOfTable(table byte, f func(tail, value []byte) error) error {
 	from := tableKey(table, k.cont, 0)
 	return k.eachKey(from, engine.After(from), func(key, value []byte) error { return f(key[len(from):], value) })
@@ -116,8 +116,7 @@ func (k *checker) readNumbers(key []byte, n int) ([]int64, error) {
 	return numbers, nil
 }
 
-// checkTiles verifies that the ranges cover the key space without overlap, and that each
-// partition has its log.
+// checkTiles verifies that the ranges cover the key space without overlap, and each partition has its log.
 func (k *checker) checkTiles() {
 	edge := feed.FullRange().Min
 	for _, part := range k.l.parts {
@@ -134,7 +133,7 @@ func (k *checker) checkTiles() {
 	}
 }
 
-// checkDocument verifies an entry of the primary index, and verifies that each index has an entry for the document.
+// checkDocument verifies an entry of the primary index, and an entry for the document in each index.
 func (k *checker) checkDocument(tail, value []byte) error {
 	epk, pk, id, err := splitDoc(tail)
 	if err != nil {
@@ -174,7 +173,7 @@ func (k *checker) checkDocument(tail, value []byte) error {
 	return nil
 }
 
-// sameVersion verifies that the log agrees with the primary index.
+// sameVersion verifies the agreement of the log with the primary index.
 func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 	value, found, err := k.view.Get(logKey(tableLog, k.cont, s.addr))
 	if err != nil {
@@ -203,7 +202,7 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 	return err
 }
 
-// checkPresent verifies that a key is present with a value.
+// checkPresent verifies the presence of a key with a value.
 func (k *checker) checkPresent(what string, key, value []byte) error {
 	v, found, err := k.view.Get(key)
 	if err == nil && (!found || !bytes.Equal(v, value)) {

@@ -11,19 +11,19 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The path of a write. The caller's goroutine does all work that does not depend on the write's LSN: it parses,
-// hashes and renders the document, and then puts a transaction into the queue. A single goroutine, the committer,
-// takes all queued transactions, gives each an LSN, and applies them to a single write of the engine. The committer
-// waits once until this write is on the disk, then publishes the new heads, and wakes readers and callers. So LSNs
-// become visible in order, and many writers share a flush.
+// The path of a write. The caller's goroutine does all work independent of the write's LSN: it parses, hashes and
+// renders the document, and then puts a transaction into the queue. A single goroutine, the committer, takes all queued
+// transactions, gives each an LSN, and applies them to a single write of the engine. The committer waits once until
+// this write is on the disk, then publishes the new heads, and wakes readers and callers. So LSNs become visible in
+// order, and many writers share a flush.
 
 const (
 	maxGroup      = 512     // transactions in a write of the engine
 	maxGroupBytes = 8 << 20 // and their bytes in total
 )
 
-// transaction is a batch of writes under one LSN, or a control (a function that runs in the committer), on its way
-// through the committer.
+// transaction is a batch of writes under one LSN, or a control (a function run by the committer), on its way through
+// the committer.
 type transaction struct {
 	c       *Container
 	pk, epk string
@@ -120,8 +120,8 @@ func (k *committer) commitLoop() {
 	}
 }
 
-// commit carries out the first transaction and the transactions that wait after it. If a taken transaction must not
-// be in this group, commit returns that transaction.
+// commit carries out the first transaction and the transactions waiting after it. If a taken transaction must not be in
+// this group, commit returns the transaction.
 func (k *committer) commit(first *transaction) (left *transaction) {
 	g := k.spare
 	g.executeInMemory(first)
@@ -131,7 +131,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 			break
 		}
 		if tx.control != nil {
-			// A control runs alone, because it may replace the layout that places the writes of a group.
+			// A control runs alone, because it may replace the layout which places the writes of a group.
 			left = tx
 			continue
 		}
@@ -143,7 +143,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 	return left
 }
 
-// group is the set of changes that go to the disk in a single write.
+// group is the set of changes which go to the disk in a single write.
 type group struct {
 	db    *DB
 	txs   []*transaction
@@ -184,7 +184,7 @@ func (db *DB) newGroup(r *recent) *group {
 // maxSpare is the largest number of changes of a group whose memory the next group reuses.
 const maxSpare = 4096
 
-// emptied returns an empty group that reuses this group's memory. This group must not be used any more.
+// emptied returns an empty group in this group's memory. This group must not be used any more.
 func (g *group) emptied() *group {
 	if len(g.changes) > maxSpare {
 		return g.db.newGroup(g.recent)
@@ -230,8 +230,8 @@ func (g *group) executeInMemory(tx *transaction) {
 	undo := *h
 	part := h.l.at(tx.epk)
 	docs, touched := h.parts[part]
-	// An expired document may hold a unique key that the transaction needs. Then the transaction begins again, and
-	// first expires that document, under an earlier LSN.
+	// An expired document may hold a unique key needed by the transaction. Then the transaction begins again, and first
+	// expires the document, under an earlier LSN.
 	for again := true; again; {
 		if tx.err = tx.executeWrites(g, h); tx.err == nil {
 			return
@@ -249,7 +249,7 @@ func (g *group) executeInMemory(tx *transaction) {
 	}
 }
 
-// runControl runs a control, which is alone in its group. A control that fails leaves no changes, like a refused
+// runControl runs a control, which is alone in its group. A failed control leaves no changes, like a refused
 // transaction, because the first half of a move alone would lose data.
 func (g *group) runControl(run func(*group) error) error {
 	err := run(g)

@@ -30,27 +30,26 @@
 // # Durability
 //
 // A write is acknowledged when the disk has the data, unless you set [Options].NoSync. Concurrent writers share a
-// flush, so many writers cost hardly more than a single writer. The store never shows a reader a change that a power
+// flush, so many writers cost hardly more than a single writer. The store never shows a reader a change which a power
 // loss could take back. Otherwise a position stored after that change would skip the change that later gets the same
 // LSN.
 //
-// If a write to the disk fails, all reads and writes are refused with [ErrFailed], because the data that reached the
-// disk is unknown. Close the store and open it again to find out. Until you close the failed store, the store changes
-// no file and takes no processor time. If a read from the disk fails, only the caller of that read gets the error,
-// and a later read tries the disk again.
+// If a write to the disk fails, all reads and writes are refused with [ErrFailed], because nothing shows which data
+// reached the disk. Close the store and open it again to find out. Until you close the failed store, the store changes
+// no file and takes no processor time. If a read from the disk fails, only the caller of this read gets the error, and
+// a later read tries the disk again.
 //
-// If the disk has less than 64 MB of free space (on a small disk, less than a sixteenth of its size), the store
-// refuses writes with [ErrDiskFull]. Reads go on, and writes go on as soon as the disk has room. If the disk becomes
-// full during a write, that write waits for room, and so do readers of its container. If the process has no free file
+// If the disk has less than 64 MB of free space (on a small disk, less than a sixteenth of its size), the store refuses
+// writes with [ErrDiskFull]. Reads go on, and writes go on as soon as the disk has room. If the disk becomes full
+// during a write, the write waits for room, and so do readers of its container. If the process has no free file
 // descriptor, writers wait. The store recovers by itself if descriptors become free within 10 seconds.
 //
 // # Damage
 //
-// [Open] verifies the files before any change. If a file is missing, cut or altered, you get [ErrCorrupt] with the
-// name of the file: from Open or, for the blocks of tables, from the read that needs the block. The end of the newest
-// log is an exception after a kill or a power loss, because nothing shows how far that log had reached: [DB.Recovery]
-// reports how far the log reaches now. [DB.Check] reads and verifies everything. [Salvage] reads the readable rest of
-// a damaged store.
+// [Open] verifies the files before any change. If a file is missing, cut or altered, you get [ErrCorrupt] with the name
+// of the file: from Open or, for the blocks of tables, from the read of the block. The end of the newest log is an
+// exception after a kill or a power loss, because nothing shows how far it had reached: [DB.Recovery] reports how far
+// the log reaches now. [DB.Check] reads and verifies everything. [Salvage] reads the readable rest of a damaged store.
 //
 // # Files
 //
@@ -67,7 +66,7 @@
 // MB a batch. A start time is compared in milliseconds; the service compares whole seconds. The time of a container
 // never goes back. If the machine's clock is set back, the container's time goes on from the last commit; after a
 // restart, the time while the store was closed is then not counted. Request charges are estimates, because the
-// service's rules are not public. A token is valid only in its own container, and Read does not check that.
+// service's rules are not public. A token is valid only in its own container, and Read does not check this.
 //
 // # Memory
 //
@@ -80,7 +79,7 @@
 // # For servers
 //
 // [Snapshot], [LogicalPartition], [PageMemory], [Condition], [Write], [KeyOf] and some methods of [Container] and [DB]
-// are for programs that serve a store to others, as package cosmosrest does: they read one state, in pages of bounded
+// are for programs serving a store to others, as package cosmosrest does: they read one state, in pages of bounded
 // memory, and write under conditions. An application rarely needs them.
 //
 // # Where to read on

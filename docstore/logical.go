@@ -13,7 +13,7 @@ import (
 )
 
 // LogicalPartition is a partition key of a container, with its documents. The key is read and hashed once, for
-// everything that a request does with the key. You can use a LogicalPartition after partitions split and merge.
+// everything a request does with the key. You can use a LogicalPartition after partitions split and merge.
 type LogicalPartition struct {
 	c   *Container
 	pk  string     // the key in its stored form
@@ -72,10 +72,10 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 }
 
 // Condition decides whether a write may go ahead, given the present document with its system properties. Be fast,
-// because all writers wait. Do not keep body, because its bytes belong to the group that is being committed.
+// because all writers wait. Do not keep body, because its bytes belong to the group being committed.
 type Condition func(body []byte) (bool, error)
 
-// Write is a write of a batch, together with facts that a server knows about the write.
+// Write is a write of a batch, together with facts a server knows about the write.
 type Write struct {
 	feed.Write
 
@@ -83,11 +83,11 @@ type Write struct {
 	// is false, the batch is refused with [feed.ErrPrecondition]. Nil accepts any document.
 	If Condition
 
-	// Checked means that you have checked that Body is JSON in UTF-8. A server that has parsed a batch knows this
+	// Checked means that you have checked Body to be JSON in UTF-8. A server which has parsed a batch knows this
 	// already, and the store then skips the check.
 	Checked bool
 
-	// Owned means that you will not use Body again, whether the write succeeds or not. The store then adds its system
+	// Owned means: you will not use Body again, whether the write succeeds or not. The store then adds its system
 	// properties in place, if Body has the capacity.
 	Owned bool
 }
@@ -139,8 +139,8 @@ func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write) (*tr
 	return tx, nil
 }
 
-// prepareBatch prepares a batch. prepareBatch does all the work that the caller's goroutine can do, because the
-// committer serves every writer of the store.
+// prepareBatch prepares a batch. prepareBatch does all the work the caller's goroutine can do, because the committer
+// serves every writer of the store.
 func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction, error) {
 	if len(writes) == 0 || len(writes) > maxBatch {
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
@@ -177,7 +177,7 @@ func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction
 	return tx, nil
 }
 
-// chargeOf returns the charge of a write that stores, or reads, a document of this size.
+// chargeOf returns the charge for the write, or the read, of a document of this size.
 func chargeOf(op feed.WriteOp, bytes int) float64 {
 	switch op {
 	case feed.WriteRead:
@@ -188,7 +188,7 @@ func chargeOf(op feed.WriteOp, bytes int) float64 {
 	return service.WriteCharge(bytes)
 }
 
-// item returns the document that a transaction of a single write has stored.
+// item returns the document stored by a transaction of a single write.
 func (tx *transaction) item() Item {
 	made := tx.results[0]
 	return Item{

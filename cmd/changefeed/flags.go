@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/changefeed/internal/changeline"
 )
 
-// Flags that several commands share: those that name a container, and those that select documents.
+// Flags shared by several commands: some name a container, others select documents.
 //
 // A container is named by an address, the only argument. For a store in a directory, two flags are also possible,
 // which are shorter and can be completed by a shell. Keys come from flags or from the environment, because a command
@@ -38,7 +38,7 @@ func (p *placeFlags) register(cmd *cobra.Command) {
 	accountFlags(cmd, &p.account)
 }
 
-// errNoAddress means that a command line names no container.
+// errNoAddress means: a command line names no container.
 var errNoAddress = errors.New("ADDRESS is missing: want " + place.AddressForms + "; or --db and --container")
 
 // containerAddress returns the container's address, from args or from the flags. If both are given, address fails,
@@ -79,7 +79,7 @@ func containersWanted(cmd *cobra.Command, dir string) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
-// withContainer opens the container that the command line names, runs f on this container, and closes the container.
+// withContainer opens the container named by the command line, runs f on this container, and closes the container.
 func (p *placeFlags) withContainer(cmd *cobra.Command, args []string, f func(c *place.Container) error) error {
 	at, err := p.containerAddress(cmd, args)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *placeFlags) withContainer(cmd *cobra.Command, args []string, f func(c *
 	})
 }
 
-// withOpener runs f with an opener, and then closes everything that the opener has opened.
+// withOpener runs f with an opener, and then closes everything opened by the opener.
 func (p *placeFlags) withOpener(f func(o *place.Opener) error) (err error) {
 	if err := p.retries.Check(); err != nil {
 		return err
@@ -118,13 +118,13 @@ func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return chooseContext(cmd, f) }
 }
 
-// The names of the flags that every command has.
+// The names of the flags of every command.
 const (
 	contextFlag = "context"
 	verboseFlag = "verbose"
 )
 
-// globalFlags adds the flags that every command has.
+// globalFlags adds the flags of every command.
 func globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
@@ -156,7 +156,7 @@ func choiceOf(cmd *cobra.Command) contexts.Choice {
 	return contexts.Choose(name, cmd.Flags().Changed(contextFlag))
 }
 
-// addPatience adds the flag --wait, for long-running commands that should survive a restart of the server. Other
+// addPatience adds the flag --wait, for long-running commands, which should survive a restart of the server. Other
 // commands fail at once.
 func (p *placeFlags) addPatience(cmd *cobra.Command) {
 	p.retries = &place.Patience{Say: func(format string, args ...any) { reportOf(cmd).Warn(format, args...) }}
@@ -164,7 +164,7 @@ func (p *placeFlags) addPatience(cmd *cobra.Command) {
 		"how long to try again if the account goes away after the start; 0s is not at all")
 }
 
-// selection contains the flags that select documents by their key.
+// selection contains the flags to select documents by their key.
 type selection struct {
 	key arg.Key
 	rng arg.Range
@@ -176,7 +176,7 @@ func (s *selection) register(cmd *cobra.Command) {
 	cmd.Flags().Var(&s.rng, "range", "only effective partition keys min-max in hex, such as 05C1-0BF3")
 }
 
-// blame names --key in the error of a key that does not fit the container.
+// blame names --key in the error of a key unfit for the container.
 func (s *selection) blame(err error) error {
 	if s.key.Value == "" || !errors.Is(err, feed.ErrBadRequest) {
 		return err

@@ -25,7 +25,7 @@ import (
 
 // The commands leases pause, resume and reset. Package admin does the work.
 
-// steerOptions are the flags of the commands that steer a unit.
+// steerOptions are the flags of the commands to steer a unit.
 type steerOptions struct {
 	placeFlags
 	name   string
@@ -38,7 +38,7 @@ type steerOptions struct {
 	report *report.Report
 }
 
-// registerUnit adds the flags that name a unit.
+// registerUnit adds the flags to name a unit.
 func (o *steerOptions) registerUnit(cmd *cobra.Command) {
 	o.container = unit.DefaultContainer
 	o.placeFlags.register(cmd)
@@ -48,10 +48,10 @@ func (o *steerOptions) registerUnit(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
 }
 
-// registerSteps adds the flags of a command that changes leases.
+// registerSteps adds the flags of a command to change leases.
 func (o *steerOptions) registerSteps(cmd *cobra.Command) { o.registerChange(cmd, stepKind) }
 
-// registerChange adds the flags of a command that changes leases, and writes objects of a kind.
+// registerChange adds the flags of a command which changes leases, and writes objects of a kind.
 func (o *steerOptions) registerChange(cmd *cobra.Command, kind report.Kind) {
 	o.registerUnit(cmd)
 	o.registerWho(cmd)
@@ -62,18 +62,18 @@ func (o *steerOptions) registerChange(cmd *cobra.Command, kind report.Kind) {
 	o.report = outputRows(cmd, kind)
 }
 
-// registerWho adds the flags that say who acts, and why.
+// registerWho adds the flags to say who acts, and why.
 func (o *steerOptions) registerWho(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.by, "by", "", "who, `text` for others (default your user and host)")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
 }
 
-// registerLease adds the flag that selects a lease.
+// registerLease adds the flag to select a lease.
 func (o *steerOptions) registerLease(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.lease, "lease", "", "only the lease of this `range`, as changefeed leases shows it")
 }
 
-// selection returns the leases that the flags select.
+// selection returns the leases selected by the flags.
 func (o *steerOptions) selection() (admin.Selection, error) {
 	if o.lease == "" {
 		return admin.All(), nil
@@ -85,7 +85,7 @@ func (o *steerOptions) selection() (admin.Selection, error) {
 	return admin.Of(r), nil
 }
 
-// withUnit opens the unit that the command line names, and runs f on it. of names the unit for people.
+// withUnit opens the unit named by the command line, and runs f on it. of names the unit for people.
 func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *admin.Unit, of string) error) error {
 	at, err := o.containerAddress(cmd, args)
 	if err != nil {
@@ -113,7 +113,7 @@ func (o *steerOptions) settings() admin.Options {
 	return admin.Options{By: cmp.Or(o.by, whoami()), Reason: o.reason, DryRun: o.sure.DryRun}
 }
 
-// open opens the container that the unit reads, and the leases of the unit.
+// open opens the container read by the unit, and the leases of the unit.
 func (o *steerOptions) open(ctx context.Context, opener *place.Opener, at place.Address) (*place.Container,
 	feed.LeaseStore, error,
 ) {
@@ -168,8 +168,7 @@ var stepKind = report.Kind{
 	Name: "step", About: "What was done to a lease: leases pause, resume, reset and restore.", Of: step{},
 }
 
-// steer does something to the leases of the unit, and reports each step. Steps that were done are reported before an
-// error.
+// steer does something to the leases of the unit, and reports each step. Steps done are reported before an error.
 func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Context) ([]admin.Step, error)) error {
 	if o.wait <= 0 {
 		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
@@ -219,7 +218,7 @@ func (o *steerOptions) writeStep(s admin.Step, past string) error {
 	return err
 }
 
-// writeNothing says that there was nothing to do.
+// writeNothing says: there was nothing to do.
 func (o *steerOptions) writeNothing(steps []admin.Step, failed error) error {
 	if len(steps) > 0 || failed != nil {
 		return nil

@@ -237,9 +237,9 @@ func (e *Engine) IsSettled() bool {
 		e.Position() == e.feed.read
 }
 
-// IsBlocked reports whether all that is in memory waits for something else than its turn: it has failed, or is behind
-// something that has. Then another page may be read though one batch is in hand at a time. A batch that was confirmed
-// by hand is in hand until its handler has returned.
+// IsBlocked reports whether everything in memory waits for something else than its turn: it has failed, or is behind a
+// failed change. Then another page may be read though one batch is in hand at a time. A batch confirmed by hand is in
+// hand until its handler has returned.
 func (e *Engine) IsBlocked() bool {
 	if e.items == 0 {
 		return e.inHand == 0

@@ -173,7 +173,7 @@ func (s Standing) Replay(key string, from feed.Position, caller string) (map[str
 	return notes.Set(properties, notes.SkipsProperty, left.String()), nil
 }
 
-// WhyNoReplay says why a key cannot be replayed from a position, and whether the reason is [feed.ErrBadRequest] or, if
+// WhyNoReplay says why a key cannot be replayed from a position, and whether the refusal is [feed.ErrBadRequest] or, if
 // it can be later, [feed.ErrConflict]. The result is empty if the key can be replayed.
 func (s Standing) WhyNoReplay(key string, from feed.Position) (why string, kind error) {
 	lsn, known := TokenLSN(s.source, from.Token)

@@ -1,6 +1,6 @@
-// Package nethost plays hosts of the .NET processor, for tests of units that they share
-// with ours. A host makes a unit, balances, reads, checkpoints and splits as .NET's
-// does, flaws included, because the promises must hold beside these flaws:
+// Package nethost plays hosts of the .NET processor, for tests of units shared with ours. A host makes a unit,
+// balances, reads, checkpoints and splits as .NET's does, flaws included, because the promises must hold beside these
+// flaws:
 //
 //   - It begins on a lease at once, and stores no position before the first batch.
 //   - It keeps the ETag of the first read until a conflict; children of a split have none.
@@ -22,7 +22,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Host is a host. Errors that no host would survive go to Failed.
+// Host is a host. Errors no host would survive go to Failed.
 type Host struct {
 	Orders, Leases *docstore.Container
 	Prefix         string // of the ids of the unit's documents
@@ -51,8 +51,8 @@ const Expiration = time.Minute
 func (h *Host) Start(ctx context.Context) (stop, kill func()) {
 	h.owned = map[string]bool{}
 	h.dead, h.hang = context.WithCancel(ctx)
-	// Two contexts: the end of working is a stop, after which leases are still
-	// released, and that of dead is a death, after which nothing is written.
+	// Two contexts: the end of working is a stop, after which leases are still released, and the end of dead is a
+	// death, after which nothing is written.
 	working, cancel := context.WithCancel(ctx)
 	h.bootstrap()
 	h.work.Go(func() { h.balance(working) })
@@ -96,7 +96,7 @@ func (h *Host) create(l lease, r feed.Range, token *string) *lease {
 	return &l
 }
 
-// write is conditional on the ETag that the lease has in memory, if any.
+// write is conditional on the lease's ETag in memory, if any.
 func (h *Host) write(op feed.WriteOp, l *lease) error {
 	if err := h.dead.Err(); err != nil {
 		return err
@@ -151,9 +151,8 @@ func (h *Host) list() (leases []*lease) {
 	return leases
 }
 
-// update is .NET's updater: six tries, each on the lease that the conflict brought to
-// light. A success keeps the old ETag, so the next update conflicts once more; that is
-// .NET's way, and our stores must bear it.
+// update is .NET's updater: six tries, each on the lease brought to light by the conflict. A success keeps the old
+// ETag, so the next update conflicts once more; this is .NET's way, and our stores must bear it.
 func (h *Host) update(l *lease, mutate func(*lease) error) (*lease, error) {
 	for range 6 {
 		if err := mutate(l); err != nil {
@@ -177,7 +176,7 @@ func (h *Host) update(l *lease, mutate func(*lease) error) (*lease, error) {
 	return l, errLost
 }
 
-// as makes a mutation that holds only while owner has the lease.
+// as makes a mutation which holds only while owner has the lease.
 func as(owner string, change func(*lease)) func(*lease) error {
 	return func(l *lease) error {
 		if l.owner() != owner {
@@ -188,7 +187,7 @@ func as(owner string, change func(*lease)) func(*lease) error {
 	}
 }
 
-// claim keeps the host from working twice on a lease that two rounds have chosen.
+// claim keeps the host from working twice on a lease chosen by two rounds.
 func (h *Host) claim(token string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -264,8 +263,7 @@ func (h *Host) take(ctx context.Context, l *lease) {
 			}
 		}
 	}
-	// Taken only from the owner that was seen: if another host was faster, the lease is
-	// its own.
+	// Taken only from the owner seen: if another host was faster, the lease is its own.
 	l, err := h.update(l, as(l.owner(), func(l *lease) { l.Owner = &h.Name }))
 	if err != nil {
 		h.unclaim(l.LeaseToken)
@@ -338,8 +336,8 @@ func (h *Host) process(ctx context.Context, l *lease) (last *string, err error) 
 	return last, ctx.Err()
 }
 
-// replace makes the leases of the parts of a range that is gone, acquires them without
-// an ETag, and deletes the parent even if that failed.
+// replace makes the leases of the parts of a vanished range, acquires them without an ETag, and deletes the parent even
+// if this failed.
 func (h *Host) replace(ctx context.Context, parent *lease, last *string) {
 	var parts []feed.Partition
 	for _, partition := range h.partitions() {

@@ -148,7 +148,7 @@ func (g *ledger) noteReleased(by *instance, lease feed.Lease, why feed.Reason) {
 	}
 }
 
-// notePage records a page. A process which has found nothing is further by this.
+// notePage records a page. An empty page moves its process further, too.
 func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
