@@ -23,7 +23,7 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	return joined
 }
 
-// withDefaultHooks sets the hooks that must not be silent.
+// withDefaultHooks sets the hooks which must not be silent.
 func withDefaultHooks(h Hooks) Hooks {
 	logged := LogHooks(slog.Default())
 	if h.Error == nil {
@@ -54,20 +54,20 @@ func withDefaultHooks(h Hooks) Hooks {
 // passesOver reports whether a new unit skips changes, or may skip some.
 func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 
-// LogHooks are hooks that write to a logger. Failures and the beginning of an outage have the level error. Parked
-// changes, the end of an outage, a new unit that skips changes, slow batches, leases taken from an instance that shows
-// no life, and instances that begin to differ or no longer do have the level warning. Any other new unit, acquired
-// and released leases, redriven letters, and keys when they are set aside, held or free again have the level info.
-// Batches have the level debug.
+// LogHooks are hooks writing to a logger. Failures and the beginning of an outage have the level error. Parked changes,
+// the end of an outage, a new unit which skips changes, slow batches, leases taken from an instance without a sign of
+// life, and instances which begin to differ or no longer do have the level warning. Any other new unit, acquired and
+// released leases, redriven letters, and keys when they are set aside, held or free again have the level info. Batches
+// have the level debug.
 //
-// If many leases report errors of the same kind, LogHooks write a line a minute, so that an outage does not fill the
-// log. The next line counts the omitted errors as repeated. Errors of the handler are of the same kind if they differ
-// only in words with digits. Errors of the source, the lease store and the balancer are of the same kind if they are
-// the same error of package feed, or, for other errors, if they have the same cause. Errors that an operator must
-// repair are written for each lease: [feed.ErrHole], [feed.ErrOverlap], [feed.ErrBadLease], [feed.ErrHandlerStuck],
+// If many leases report errors of the same kind, LogHooks write a line a minute, so an outage does not fill the log.
+// The next line counts the omitted errors as repeated. Errors of the handler are of the same kind if they differ only
+// in words with digits. Errors of the source, the lease store and the balancer are of the same kind if they are the
+// same error of package feed, or, for other errors, if they have the same cause. Errors an operator must repair are
+// written for each lease: [feed.ErrHole], [feed.ErrOverlap], [feed.ErrBadLease], [feed.ErrHandlerStuck],
 // [feed.ErrLeasesGone], [feed.ErrSourceGone]. In any minute LogHooks write at most 20 lines of errors; the next line
-// counts the errors beyond that as unwritten. Parked changes are limited in the same way: each is a line, but merely
-// held changes share a line a minute for each partition key.
+// counts the other errors as unwritten. Parked changes are limited in the same way: each is a line, but merely held
+// changes share a line a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
@@ -209,7 +209,7 @@ func logRedriven(log *slog.Logger) func(context.Context, feed.Redriven) {
 	}
 }
 
-// lasting are errors that an operator must repair, for each lease.
+// lasting are errors an operator must repair, for each lease.
 var lasting = []error{
 	feed.ErrHole, feed.ErrOverlap, feed.ErrBadLease, feed.ErrHandlerStuck, feed.ErrLeasesGone,
 	feed.ErrSourceGone,
@@ -242,7 +242,7 @@ func kindOf(err *feed.Error) string {
 	return origin + fold.Words(fold.Root(err).Error())
 }
 
-// is returns the first sentinel that an error wraps, nil if there is none.
+// is returns the first sentinel wrapped by an error, nil if there is none.
 func is(err error, sentinels []error) error {
 	for _, s := range sentinels {
 		if errors.Is(err, s) {

@@ -29,7 +29,7 @@ type batchFormat struct {
 	contentType string // of the answer
 }
 
-// formatOf returns the format of a body. HybridRow begins with a byte that no JSON begins with.
+// formatOf returns the format of a body. No JSON begins with the first byte of HybridRow.
 func formatOf(body []byte) batchFormat {
 	if len(body) > 0 && body[0] == hybridrow.Version {
 		return batchFormat{readRows, writeRows, "application/octet-stream"}
@@ -37,7 +37,7 @@ func formatOf(body []byte) batchFormat {
 	return batchFormat{readJSON, writeJSON, "application/json"}
 }
 
-// batchOp is an operation as the client wrote it, in either format. Members that the client did not write are empty.
+// batchOp is an operation as the client wrote it, in either format. Members not written by the client are empty.
 type batchOp struct {
 	op          feed.WriteOp
 	id          string
@@ -61,7 +61,7 @@ type step struct {
 	minimal bool
 }
 
-// actions are the data actions that the sender needs for each operation.
+// actions are the data actions needed by the sender for each operation.
 var actions = map[feed.WriteOp]string{
 	feed.WriteCreate:  auth.Create,
 	feed.WriteUpsert:  auth.Upsert,
@@ -125,8 +125,8 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 	return steps, nil
 }
 
-// completeMembers sets the members that the kind of operation needs. Each operation has its own conditions, because
-// the headers belong to the whole batch.
+// completeMembers sets the members needed by the kind of operation. Each operation has its own conditions, because the
+// headers belong to the whole batch.
 func (s *step) completeMembers(o *batchOp) (err error) {
 	if o.wrong != nil {
 		return o.wrong
@@ -193,8 +193,8 @@ type outcome struct {
 	after       time.Duration
 }
 
-// outcomeOf returns the outcome of an operation that was carried out. If the client of a read has the item already,
-// the status is 304. As in the service, this holds for an ETag in If-Match too, and does not undo the batch.
+// outcomeOf returns the outcome of an operation carried out. If the client of a read has the item already, the status
+// is 304. As in the service, this holds for an ETag in If-Match too, and does not undo the batch.
 func (s *step) outcomeOf(r feed.Result) outcome {
 	o := outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 	if s.known != "" && wire.Matches(s.known, r.ETag) {
@@ -216,8 +216,8 @@ func refused(err error) outcome {
 	return outcome{status: e.Status, sub: e.Sub, charge: service.MinCharge, message: e.Message, after: e.After}
 }
 
-// writeAtomic carries out all operations or none, in a single logical partition. If an operation fails, that
-// operation has its own status and all others have 424, so the client sees which operation failed.
+// writeAtomic carries out all operations or none, in a single logical partition. If an operation fails, it has its own
+// status and all others have 424, so the client sees which operation failed.
 func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
 	writes := make([]docstore.Write, len(steps))
 	for i := range steps {
@@ -265,7 +265,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		})
 	}
 	// A refused batch has a charge and a session token too, because the batch cost the store a lookup, and its client
-	// may have to read the state that refused the batch.
+	// may have to read the state behind the refusal.
 	c.chargeRequest(cont, done.Partition.ID, total(outcomes))
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	for i, r := range done.Results {
@@ -276,7 +276,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	return outcomes, nil
 }
 
-// outcomesOfRefused returns the outcomes of a batch that is refused because of one of its operations.
+// outcomesOfRefused returns the outcomes of a batch refused because of one of its operations.
 func outcomesOfRefused(operations, because int, why outcome) []outcome {
 	outcomes := slices.Repeat([]outcome{dependent}, operations)
 	outcomes[because] = why
@@ -298,7 +298,7 @@ func onlyReads(steps []step) bool {
 	return !slices.ContainsFunc(steps, func(s step) bool { return s.write.Op != feed.WriteRead })
 }
 
-// dependent is the outcome of an operation that was not tried because another operation failed.
+// dependent is the outcome of an operation not tried because another operation failed.
 var dependent = outcome{status: http.StatusFailedDependency}
 
 // checkSession refuses reads if the client's session has seen a newer state than the partition has.
@@ -335,7 +335,7 @@ func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
 	return c.sendReply(status, format.write(outcomes))
 }
 
-// room returns the number of bytes that an answer may need.
+// room returns the number of bytes an answer may need.
 func room(outcomes []outcome) (size int) {
 	for i := range outcomes {
 		size += len(outcomes[i].body) + len(outcomes[i].message) + 128 // for numbers and names

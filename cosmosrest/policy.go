@@ -33,8 +33,8 @@ const (
 	wantUnique = `{"uniqueKeys":[{"paths":["/a"]}]}` // for messages
 )
 
-// checkSpec checks a container's properties, and returns those that affect the store. On a lenient server the
-// partition key may be missing; the container then gets the key that the service gives to such containers.
+// checkSpec checks a container's properties, and returns those affecting the store. On a lenient server the partition
+// key may be missing; the container then gets the key given by the service to such containers.
 func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error) {
 	if s.ID, err = p.id(); err != nil {
 		return s, err
@@ -154,8 +154,8 @@ func (p properties) uniqueKeys() (sets [][]string, err error) {
 	return sets, nil
 }
 
-// indexing is the part of an indexing policy that is checked. The server has no indexes that a policy could change,
-// so a policy has no other effect.
+// indexing is the checked part of an indexing policy. The server has no indexes for a policy to change, so a policy has
+// no other effect.
 type indexing struct {
 	Mode     string        `json:"indexingMode"`
 	Included []indexedPath `json:"includedPaths"`
@@ -167,13 +167,13 @@ type indexedPath struct {
 	Path string `json:"path"`
 }
 
-// Paths that mean all paths.
+// Paths with the meaning of all paths.
 const (
 	rootPath    = "/*"
 	oldRootPath = "/" // an old spelling, which the service still accepts
 )
 
-// checkIndexing refuses an indexing policy that the service would refuse.
+// checkIndexing refuses an indexing policy which the service would refuse.
 func (p properties) checkIndexing() error {
 	var policy indexing
 	if err := p.decodeMember("indexingPolicy", `an object such as {"indexingMode":"consistent","automatic":true}`,
@@ -196,7 +196,7 @@ func (p properties) checkIndexing() error {
 	return nil
 }
 
-// checkObjects refuses members that are present but are not objects.
+// checkObjects refuses members which are present but are not objects.
 func (p properties) checkObjects(names ...string) error {
 	for _, name := range names {
 		if err := p.decodeMember(name, "an object", &properties{}); err != nil {
@@ -206,7 +206,7 @@ func (p properties) checkObjects(names ...string) error {
 	return nil
 }
 
-// unchanged refuses properties that would move documents or make existing documents invalid. As in the service, a
+// unchanged refuses properties which would move documents or make existing documents invalid. As in the service, a
 // missing unique key policy counts as a change.
 func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	switch {
@@ -224,7 +224,7 @@ func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	return nil
 }
 
-// describe returns a container's specification as clients see it, with the other properties that the client sent.
+// describe returns a container's specification as clients see it, with the other properties sent by the client.
 func describe(s docstore.ContainerSpec, said properties) properties {
 	p := properties{}
 	maps.Copy(p, said)
@@ -248,7 +248,7 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 	return p
 }
 
-// complete adds defaults to a member that lacks them. A present member must be an object.
+// complete adds missing defaults to a member. A present member must be an object.
 func (p properties) complete(name string, defaults properties) {
 	own := properties{}
 	_ = json.Unmarshal(p[name], &own) // cannot fail: checked when it was received

@@ -40,7 +40,7 @@ func (i Images) showsImage(ch *feed.Change) bool {
 	return ch.Op == feed.OpDelete
 }
 
-// Unlimited is the value of [Options.Throughput] that turns throttling off for all containers.
+// Unlimited is the value of [Options.Throughput] to turn throttling off for all containers.
 const Unlimited = -1
 
 // Options are the optional settings of [New]. The zero value is a strict server with the
@@ -53,22 +53,22 @@ type Options struct {
 	// Tokens says which Entra tokens are accepted, and which rights they have. Nil refuses all tokens.
 	Tokens *Tokens
 
-	// Hosts are additional host names that clients may use, without a port, such as "cosmos" or "cosmos.internal".
-	// You need them only if the key is the emulator's or you set [Tokens.Insecure]: then requests to hosts other than
-	// localhost, loopback addresses and these names get a 403, because any web page could send them. If you set your
-	// own keys, the server answers to every host name.
+	// Hosts are additional host names for clients, without a port, such as "cosmos" or "cosmos.internal". You need them
+	// only if the key is the emulator's or you set [Tokens.Insecure]: then requests to hosts other than localhost,
+	// loopback addresses and these names get a 403, because any web page could send them. If you set your own keys, the
+	// server answers to every host name.
 	Hosts []string
 
-	// Consistency is the consistency level that the account reports: Strong, BoundedStaleness, Session,
-	// ConsistentPrefix or Eventual. Empty means Session. All levels are served as Strong.
+	// Consistency is the consistency level reported by the account: Strong, BoundedStaleness, Session, ConsistentPrefix
+	// or Eventual. Empty means Session. All levels are served as Strong.
 	Consistency string
 
-	// Lenient serves some requests that the service refuses although they could be served: queries that need a plan,
-	// writes without a partition key header, and ids that cannot be read back.
+	// Lenient serves some requests which the service refuses although they could be served: queries that need a plan,
+	// writes without a partition key header, and ids which cannot be read back.
 	Lenient bool
 
-	// Throughput is the budget, in request units a second, of a container that was created without its own. 0 means
-	// no throttling of such containers. If you set [Unlimited], no container is throttled, even with an offer.
+	// Throughput is the budget, in request units a second, of a container created without its own. 0 means no
+	// throttling of such containers. If you set [Unlimited], no container is throttled, even with an offer.
 	Throughput int
 
 	// Dedicated makes the server behave like the dedicated gateway, which accepts ids of every kind.
@@ -78,14 +78,14 @@ type Options struct {
 	// value, [ImagesOfDeletes], is the emulator's behaviour.
 	PreviousImages Images
 
-	// Ending ends the requests that wait for a change: when this context is done, they return at once with the page
-	// they have, and other requests go on. Without Ending, a shutdown would wait for these requests in vain. If
-	// Ending is nil, they end when their time is over.
+	// Ending ends the requests waiting for a change: when this context is done, they return at once with the page they
+	// have, and other requests go on. Without Ending, a shutdown would wait for these requests in vain. If Ending is
+	// nil, they end when their time is over.
 	Ending context.Context
 
-	// Logger receives a record for each request that ends in a 5xx answer; but a full disk is one record when it begins
-	// and one when there is room again. Logger receives at most one record a minute for each address whose key, token
-	// or clock is refused and, at level debug, a record for each request. Nil logs nothing.
+	// Logger receives a record for each request with a 5xx answer; but a full disk is one record when it begins and one
+	// when there is room again. Logger receives at most one record a minute for each address whose key, token or clock
+	// is refused and, at level debug, a record for each request. Nil logs nothing.
 	Logger *slog.Logger
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
-// The layout of the keys and values. Numbers in keys are big-endian, because the engine sorts keys as bytes. cont has
-// 4 bytes, log 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which is neither in hex text nor in the JSON of a
-// pk. An id may contain a zero byte, and nothing is escaped. Therefore the id is the last part of keys that are split
-// from the front (splitDoc). In the index by id, the id is the first part, and keys are split from the end (splitID).
+// The layout of the keys and values. Numbers in keys are big-endian, because the engine sorts keys as bytes. cont has 4
+// bytes, log 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which is neither in hex text nor in the JSON of a pk.
+// An id may contain a zero byte, and nothing is escaped. Therefore the id is the last part of keys split from the front
+// (splitDoc). In the index by id, the id is the first part, and keys are split from the end (splitID).
 //
 //	key                                  value
 //	m name                               about the store: format, rid, next container
@@ -44,8 +44,8 @@ import (
 //
 // Bodies are stored once, in the log, in the order of LSNs. So a feed read is one sequential scan, and an overwrite
 // does not touch other bodies. This layout was the fastest in our measurements
-// (docs/decisions/0002-one-log-in-lsn-order.md). Its cost is that a point read needs two reads. An entry repeats the
-// etag and the ttl of its slot, so neither the feed nor a check needs the index.
+// (docs/decisions/0002-one-log-in-lsn-order.md). Its cost: a point read needs two reads. An entry repeats the etag and
+// the ttl of its slot, so neither the feed nor a check needs the index.
 const (
 	tableMeta      = 'm'
 	tableContainer = 'c'
@@ -73,8 +73,8 @@ type addr struct {
 	idx uint16
 }
 
-// slot is the value of the primary index. A slot contains everything that a conditional write or a point read needs
-// before the body.
+// slot is the value of the primary index. A slot contains everything a conditional write or a point read needs before
+// the body.
 type slot struct {
 	addr
 	time int64 // commit time, Unix milliseconds
@@ -105,7 +105,7 @@ func (s slot) isSlotOf(e entry) bool {
 	return s.etag == string(e.etag) && s.time == e.time && s.ttl == e.ttl
 }
 
-// entryOp is the operation that created the version.
+// entryOp is the operation behind the version.
 type entryOp byte
 
 const (
@@ -128,7 +128,7 @@ func tableKey(table byte, cont uint32, extra int) []byte {
 	return key
 }
 
-// splitKey splits a key that tableKey began into the container and the rest.
+// splitKey splits a key begun by tableKey into the container and the rest.
 func splitKey(key []byte) (cont uint32, tail []byte, err error) {
 	if len(key) < prefixSize {
 		return 0, nil, fmt.Errorf("key %q: %w", key, fields.ErrShort)
@@ -260,7 +260,7 @@ func splitAddr(tail []byte) (addr, error) {
 	return parseAddr(tail), nil
 }
 
-// parseAddr reads the bytes of appendAddr. The caller has checked that they are long enough.
+// parseAddr reads the bytes of appendAddr. The caller has checked their length.
 func parseAddr(b []byte) addr {
 	return addr{
 		log: binary.BigEndian.Uint32(b),
@@ -401,7 +401,7 @@ func encodeNumbers(values ...int64) (b []byte) {
 	return b
 }
 
-// decodeNumbers reads exactly len(numbers) numbers. More or fewer numbers mean that the record is damaged.
+// decodeNumbers reads exactly len(numbers) numbers. More or fewer numbers mean a damaged record.
 func decodeNumbers(b []byte, numbers []int64) error {
 	r := fields.Reader{Rest: b}
 	for i := range numbers {

@@ -10,7 +10,7 @@ import (
 // LeaseStore keeps the records of one deployment unit: who reads which range, and up to which position. A store
 // implements LeaseStore for a processor name and a monitored container, and proves the implementation with
 // changefeedtest.TestLeaseStore. All methods may be called concurrently. The store keeps every kind and every state
-// that is a word of small letters, also future kinds and states.
+// which is a word of small letters, also future kinds and states.
 //
 // Every write is conditional. If a store does not know the outcome of a write, the error must be neither [ErrConflict]
 // nor [ErrNotFound]; the processor then finds out by itself whether the write arrived. The same holds if ctx has ended:
@@ -31,7 +31,7 @@ type LeaseStore interface {
 	Create(ctx context.Context, l Record) (Record, error)
 
 	// Update replaces the record with this kind and token. Update returns [ErrConflict] if the stored ETag differs, and
-	// [ErrNotFound] if the record is gone. Members of the stored document that the record does not know are kept.
+	// [ErrNotFound] if the record is gone. Members of the stored document unknown to the record are kept.
 	Update(ctx context.Context, l Record) (Record, error)
 
 	// Delete removes a record. Delete returns [ErrConflict] if the stored ETag differs, [ErrNotFound] if the record is
@@ -59,7 +59,7 @@ const (
 	KindLease Kind = "lease"
 	// KindHost is the presence of one running instance.
 	KindHost Kind = "host"
-	// KindInfo marks that the unit's leases have been created.
+	// KindInfo marks the completed creation of the unit's leases.
 	KindInfo Kind = "info"
 	// KindLock is held while leases are being created.
 	KindLock Kind = "lock"
@@ -70,7 +70,7 @@ const (
 )
 
 // Record is one document of a [LeaseStore]. Every kind uses Kind, ID, Token, Owner, Epoch, State, Expiration, TTL,
-// Timestamp, Properties and the fields that the store sets. The other fields have a meaning for [KindLease] only.
+// Timestamp, Properties and the fields set by the store. The other fields have a meaning for [KindLease] only.
 type Record struct {
 	Kind  Kind   // required: a store refuses a record without a kind
 	Token string // of a lease: "min-max", or a partition key range id in version 0; of a host: its instance and epoch
@@ -107,7 +107,7 @@ type Record struct {
 }
 
 // Lease is the right of one instance to read one range, for handlers and operators: a [Record] of [KindLease] without
-// the fields that only its writers need.
+// the fields only its writers need.
 type Lease struct {
 	ID       string // the record's name in the store
 	Token    string // "min-max", or a partition key range id in a version 0 lease
@@ -138,9 +138,9 @@ type State string
 const (
 	// StateLive is a lease whose owner handles its range.
 	StateLive State = ""
-	// StateSplitting is a lease whose range is gone: its owner makes the leases that replace it and does not read.
+	// StateSplitting is a lease whose range is gone: its owner makes the leases to replace it and does not read.
 	StateSplitting State = "splitting"
-	// StateRetired is a lease that other leases replace but that could not be deleted.
+	// StateRetired is a lease which other leases replace but which could not be deleted.
 	StateRetired State = "retired"
 )
 

@@ -20,7 +20,7 @@ type Source interface {
 	// pages. Errors:
 	//
 	//   - [ErrGone] if r spans more than one physical partition, as after a split.
-	//   - [ErrTooOld] if the position lies before the changes that all versions and deletes retains.
+	//   - [ErrTooOld] if the position lies before the changes retained by all versions and deletes.
 	//   - [ErrThrottled] if the store asks for a pause.
 	//   - [ErrBadRequest] if the token is not the store's, the mode does not support the start, or Key is invalid or
 	//     outside r.
@@ -63,8 +63,8 @@ type Locator interface {
 }
 
 // Sequencer is an optional ability of a [Source]: it knows the LSN of a continuation token. With a Sequencer the
-// processor compares positions and can set a position within a page. Without a Sequencer the position of a lease that
-// fails within a page stays before that page, and if two leases cover the same keys, neither is removed as redundant.
+// processor compares positions and can set a position within a page. Without a Sequencer the position of a lease with a
+// failure within a page stays before the page, and if two leases cover the same keys, neither is removed as redundant.
 type Sequencer interface {
 	// TokenLSN returns the LSN of a token: in the partition of the read, changes with this LSN and below are before the
 	// token, and all others after it. ok is false if the text is no token, or if the source cannot know.
@@ -82,7 +82,7 @@ type ReadOptions struct {
 	Key      PartitionKey // only the changes of this logical partition; empty is all
 }
 
-// Mode selects the changes that a feed shows.
+// Mode selects the changes a feed shows.
 type Mode uint8
 
 const (
@@ -112,13 +112,13 @@ type Page struct {
 	Range   Range    // the range read; set by Pull
 
 	// Ahead is true for a page without changes whose position lies after the end of the feed; the end is then Head. The
-	// position then belongs to another feed, or to a state that a backup does not contain. A source without this
-	// knowledge leaves Ahead false.
+	// position then belongs to another feed, or to a state missing from a backup. A source without this knowledge
+	// leaves Ahead false.
 	Ahead bool
 }
 
 // Position is a place in the change feed of a range: a continuation token, or, if there is no token yet, a [Start]. The
-// start stays beside the token, because after a merge a reader from a start time must go on filtering by that time. The
+// start stays beside the token, because after a merge a reader from a start time must go on filtering by this time. The
 // zero Position reads from now.
 type Position struct {
 	Token string // continuation from the store: opaque, quotes included
@@ -147,7 +147,7 @@ type Start struct {
 // FromNow begins with the changes committed after the lease is created.
 func FromNow() Start { return Start{now: true} }
 
-// FromBeginning begins with the oldest change that the feed still has.
+// FromBeginning begins with the oldest change still in the feed.
 func FromBeginning() Start { return Start{beginning: true} }
 
 // FromTime begins with the changes committed at t and later. The service keeps whole seconds, so you may receive all
@@ -172,7 +172,7 @@ func (s Start) IsBeginning() bool { return s.beginning }
 // Time is the start time, zero for the other kinds.
 func (s Start) Time() time.Time { return s.at }
 
-// Ago returns the d of a start that [FromAgo] has made, zero for the others.
+// Ago returns the d of a start made by [FromAgo], zero for the others.
 func (s Start) Ago() time.Duration { return s.ago }
 
 // AsAgo returns the same start as if [FromAgo] had made it with d.

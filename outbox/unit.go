@@ -16,7 +16,7 @@ import (
 // EventType is the type of an event's document.
 const EventType = "domainEvent"
 
-// inboxType is the type of the documents that remember messages.
+// inboxType is the type of the documents to remember messages.
 const inboxType = "inbox"
 
 // DefaultEventTTL is how long events are kept, published or not.
@@ -35,7 +35,7 @@ type Options struct {
 	// none by default.
 	TraceParent func(ctx context.Context) string
 
-	// TraceState returns the tracestate that belongs to TraceParent; none by default.
+	// TraceState returns the tracestate of TraceParent; none by default.
 	TraceState func(ctx context.Context) string
 }
 
@@ -145,7 +145,7 @@ func (u *Unit) Delete(d Document) { u.track(d, deleted) }
 // Keep tracks an unmodified object. Commit writes the object only if there are recorded events.
 func (u *Unit) Keep(d Document) { u.track(d, unmodified) }
 
-// track keeps an object with its latest state: an object that is tracked twice is written once.
+// track keeps an object with its latest state: an object tracked twice is written once.
 func (u *Unit) track(d Document, s state) {
 	if u.attempt != nil {
 		u.later = append(u.later, func() { u.track(d, s) })
@@ -198,7 +198,7 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 //
 // Unknown: an [*UnknownError], which is an [ErrUnknown]. Call [Unit.Settle], which sends the same unit until the unit
 // is certainly stored or not stored. If you call Commit again instead, Commit sends the same unit once, and then writes
-// the objects and events that were tracked or recorded since.
+// the objects and events tracked or recorded since.
 //
 //	err := u.Commit(ctx)
 //	if errors.Is(err, outbox.ErrUnknown) {
@@ -211,7 +211,7 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 //	}
 //
 // If another writer has written an object after the commit and before Commit finds out that the unit is stored, the Doc
-// receives an ETag that no document has, so that your next Replace fails with a [feed.ErrPrecondition].
+// receives an ETag no document has, so your next Replace fails with a [feed.ErrPrecondition].
 func (u *Unit) Commit(ctx context.Context) error {
 	if u.attempt != nil {
 		if err := u.sendOnce(ctx); err != nil {
@@ -258,7 +258,7 @@ func (u *Unit) markNew(isNew bool) {
 	}
 }
 
-// closeAttempt ends an attempt, and makes the calls that had to wait for the end.
+// closeAttempt ends an attempt, and makes the calls postponed to the end.
 func (u *Unit) closeAttempt(stored bool) {
 	if stored {
 		for _, o := range u.attempt.objects {

@@ -25,7 +25,7 @@ type ExactlyOnceOptions struct {
 	Decode outbox.Decoder
 
 	// Marks is the topic of the marks; by default the topic of the events with the suffix -marks. This topic has a
-	// single partition and is compacted. A missing topic is created if the cluster allows that.
+	// single partition and is compacted. A missing topic is created if the cluster allows it.
 	Marks string
 
 	// Timeout limits how long the cluster may take for a transaction; 10 s by default.
@@ -35,22 +35,22 @@ type ExactlyOnceOptions struct {
 	Client []kgo.Opt
 }
 
-// ExactlyOnce is a [feed.Handler] that publishes each event of a feed only once, for consumers that read committed
+// ExactlyOnce is a [feed.Handler] which publishes each event of a feed only once, for consumers that read committed
 // records (isolation.level read_committed).
 //
 // The events of a batch are a single transaction of Kafka, together with a mark: the position up to which the range of
 // the lease is published. After a crash the next owner reads the mark and skips redelivered changes. The transactional
-// id is the unit and the range, so that Kafka itself refuses later records of an earlier owner. After a split, the
-// owner of a part also respects the marks of the whole range, and makes Kafka refuse the owner of the whole range. See
+// id is the unit and the range, so Kafka itself refuses later records of an earlier owner. After a split, the owner of
+// a part also respects the marks of the whole range, and makes Kafka refuse the owner of the whole range. See
 // docs/exactly-once.md for the guarantees of such marks, and their limits.
 //
 // The mark is a position in the order of the feed, so batches must arrive in this order. The processor therefore
-// refuses, with a [changefeed.OptionError], options that would change the order: keys in parallel, dead letters and
+// refuses, with a [changefeed.OptionError], options which would change the order: keys in parallel, dead letters and
 // held keys. A redriven dead letter is older than the mark, and would be skipped although it was never published; to
-// remember each such letter, every key would need a separate mark. So an event that Kafka never accepts, for example a
-// too large event, stops the range, and is reported, until you skip the event by hand. If you cannot accept that, use a
-// [Publisher] with an [outbox.Relay], and consumers that recognize an event by the id. No relay of another unit may set
-// [outbox.RelayOptions.ExpireAfter], because the marks bring the event again as another version.
+// remember each such letter, every key would need a separate mark. So an event never accepted by Kafka, for example a
+// too large event, stops the range, and is reported, until you skip the event by hand. If you cannot accept this, use a
+// [Publisher] with an [outbox.Relay], and consumers which recognize an event by the id. No relay of another unit may
+// set [outbox.RelayOptions.ExpireAfter], because the marks bring the event again as another version.
 type ExactlyOnce struct {
 	topic, marks, unit string
 	source             string
@@ -98,7 +98,7 @@ func (h *ExactlyOnce) Needs() changefeed.Needs {
 
 var errLater = errors.New("the range has had a later owner")
 
-// Handle publishes the events of a batch that are not published yet.
+// Handle publishes the unpublished events of a batch.
 func (h *ExactlyOnce) Handle(ctx context.Context, b *feed.Batch) error {
 	if b.Redriven || b.Cut {
 		return ErrOutOfOrder

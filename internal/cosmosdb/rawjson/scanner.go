@@ -5,8 +5,7 @@ import (
 	"iter"
 )
 
-// Span is the place of a part of a text. The zero Span means that the part is absent, because no value begins and
-// ends at 0.
+// Span is the place of a part of a text. The zero Span means an absent part, because no value begins and ends at 0.
 type Span struct{ From, To int }
 
 // Of returns the part of the text, or nil for the zero Span.
@@ -26,7 +25,7 @@ func (k Key) Name() []byte { return Unquote(k) }
 // Is reports whether a member has this name, in any spelling.
 func (k Key) Is(name string) bool { return string(k.Name()) == name }
 
-// Scanner walks through a text. At a byte that cannot be JSON, a Scanner stops for good.
+// Scanner walks through a text. At a byte which cannot be JSON, a Scanner stops for good.
 type Scanner struct {
 	text   []byte
 	pos    int
@@ -36,8 +35,8 @@ type Scanner struct {
 	levels int // largest depth so far
 }
 
-// Scan returns a Scanner that begins at a value in a text that need not be checked, for example a text that was
-// checked before, or that comes from the service. Skipped values may be invalid inside.
+// Scan returns a Scanner beginning at a value in a text which need not be checked, for example a text checked before,
+// or one from the service. Skipped values may be invalid inside.
 func Scan(text []byte, from int) Scanner { return Scanner{text: text, pos: from} }
 
 // Strict returns a Scanner checking every byte of a text on the way.
@@ -49,11 +48,11 @@ func (s *Scanner) Pos() int { return s.pos }
 // Levels returns the largest number of levels of objects and arrays so far.
 func (s *Scanner) Levels() int { return s.levels }
 
-// Bad reports whether the scanner has met a byte that cannot be JSON, or the end of the text within a value.
-// [Scanner.Pos] is then near that byte.
+// Bad reports whether the scanner has met a byte which cannot be JSON, or the end of the text within a value.
+// [Scanner.Pos] is then near this byte.
 func (s *Scanner) Bad() bool { return s.bad }
 
-// Fail makes the scanner bad, because the text is JSON but not in the form that the caller needs.
+// Fail makes the scanner bad, because the text is JSON but not in the form needed by the caller.
 func (s *Scanner) Fail() { s.bad = true }
 
 // End reports whether the text has no fault and only white space is left.
@@ -186,7 +185,7 @@ func (s *Scanner) readKey() Key {
 	return Key(s.text[from:to])
 }
 
-// skipValue skips the value that begins with c.
+// skipValue skips the value beginning with c.
 func (s *Scanner) skipValue(c byte) {
 	switch c {
 	case '"':
