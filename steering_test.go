@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// What pauses and resets meet: splits, fences, marks that were left, other callers, and documents that are deleted.
+// What pauses and resets meet: splits, fences, marks left behind, other callers, and deleted documents.
 
 // edit writes the only lease with a change, as nobody's.
 func (w *world) edit(change func(*feed.Record)) feed.Record {
@@ -41,7 +41,7 @@ func (w *world) ran(y *tally, o changefeed.Options) {
 	p.stop(w.t)
 }
 
-// splitLease splits the partition, and leaves the only lease as an owner that has died in the midst of its split.
+// splitLease splits the partition, and leaves the only lease as an owner who has died in the midst of its split.
 func (w *world) splitLease() feed.Record {
 	w.t.Helper()
 	w.split(0)
@@ -51,7 +51,7 @@ func (w *world) splitLease() feed.Record {
 	})
 }
 
-// The parts of a lease that was about to be split when it was paused are paused from the beginning.
+// The parts of a lease about to be split when it was paused are paused from the beginning.
 func TestAPartOfAPausedLeaseIsNotBegun(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
@@ -138,7 +138,7 @@ func TestAFenceIsWaitedFor(t *testing.T) {
 	}
 }
 
-// An owner who waits for the owner before is not asked for a reset before that has stopped.
+// An owner who waits for the owner before is not asked for a reset before the latter has stopped.
 func TestAnOwnerBehindAFenceResetsLater(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
@@ -172,7 +172,7 @@ func TestAnOwnerBehindAFenceResetsLater(t *testing.T) {
 	})
 }
 
-// A mark that no request explains any more is removed, so that nobody has to call Resume again.
+// A mark no longer explained by a request is removed, so that nobody has to call Resume again.
 func TestAMarkThatIsLeftIsRemoved(t *testing.T) {
 	for _, followed := range []bool{true, false} {
 		inWorld(t, 1, func(t *testing.T, w *world) {
@@ -204,7 +204,7 @@ func TestAMarkThatIsLeftIsRemoved(t *testing.T) {
 	}
 }
 
-// Two listings show that a mark is old. A pause that begins between them writes the mark anew, so an instance that has
+// Two listings show a mark to be old. A pause beginning between them writes the mark anew, so an instance which has
 // seen the first only changes nothing.
 func TestAPauseRenewsAMarkThatWasLeft(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
@@ -273,7 +273,7 @@ func TestAResetOutlivesAllInstances(t *testing.T) {
 	})
 }
 
-// A source may not look at the position of a range that is gone.
+// A source may not look at the position of a vanished range.
 func TestAStartIsCheckedThoughThePartitionWasSplit(t *testing.T) {
 	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
 		w.ran(&tally{}, changefeed.Options{Mode: feed.AllVersionsAndDeletes})
@@ -312,7 +312,7 @@ func TestAPauseThatSomebodyEndsIsNone(t *testing.T) {
 	})
 }
 
-// The owner of a lease that somebody has deleted may still work, so a pause waits until there is another lease.
+// The owner of a deleted lease may still work, so a pause waits until there is another lease.
 func TestAPauseWaitsForALeaseThatIsMissing(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		o := changefeed.Options{}
@@ -402,7 +402,7 @@ func (w *world) asksFor(of feed.Range, to feed.Position) feed.Record {
 	return q
 }
 
-// A request that was withdrawn while the owner ended its batch is not served.
+// A request withdrawn while the owner ended its batch is not served.
 func TestAWithdrawnResetIsNotCarriedOut(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		entered := make(chan struct{}, 10)
@@ -425,7 +425,7 @@ func TestAWithdrawnResetIsNotCarriedOut(t *testing.T) {
 	})
 }
 
-// An instance that has not read the request must not take a lease that its owner has given up for a pause.
+// An instance must not, without having read the request, take a lease given up by its owner for a pause.
 func TestALeaseThatIsGivenUpForAPauseHasTheMark(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		p := w.run("a", &tally{}, changefeed.Options{})
@@ -444,7 +444,7 @@ func TestALeaseThatIsGivenUpForAPauseHasTheMark(t *testing.T) {
 	})
 }
 
-// A listing is no picture of one moment: it may show a mark, and not the request that was written before.
+// A listing is no picture of one moment: it may show a mark, and not the request written before.
 func TestAMarkIsRemovedAfterTwoListings(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.ran(&tally{}, changefeed.Options{})
@@ -500,7 +500,7 @@ func TestWhatALeaseKnowsIsForgottenByAReset(t *testing.T) {
 	})
 }
 
-// An owner that cannot write the new position has not reset the lease.
+// An owner unable to write the new position has not reset the lease.
 func TestAResetWhosePositionCannotBeWrittenIsNotDone(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
@@ -525,7 +525,7 @@ func TestAResetWhosePositionCannotBeWrittenIsNotDone(t *testing.T) {
 	})
 }
 
-// The owner of several leases resets the one that was asked for.
+// The owner of several leases resets the one asked for.
 func TestAResetOfALeaseLeavesTheOthers(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		y := &tally{}

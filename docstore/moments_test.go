@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
-// A start time takes in all of its own millisecond, however many commits that had.
+// A start time takes in all of its own millisecond, however many commits it had.
 func TestAStartTimeHasAllOfItsMoment(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		begun := time.Now()
@@ -61,8 +61,8 @@ func TestTransactionsLargerThanASweepExpireAsAWhole(t *testing.T) {
 		})
 }
 
-// Versions that are moved after a split expire all the same, though the sweeper has been
-// where they come to, and has found there what lives for ever.
+// Versions moved after a split expire all the same, though the sweeper has been where they come to, and has found there
+// what lives for ever.
 func TestWhatIsMovedExpires(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(60)},
 		func(t *testing.T, db *docstore.DB, c *docstore.Container) {
@@ -87,8 +87,8 @@ func TestWhatIsMovedExpires(t *testing.T) {
 		})
 }
 
-// A batch that is refused in its middle leaves nothing, in the number of documents neither,
-// also when it is written with others that are not refused.
+// A batch refused in its middle leaves nothing, in the number of documents neither, also when it is written with
+// accepted ones.
 func TestARefusedBatchIsNotCounted(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		upsert(t, c, "there", "p", 1)
@@ -112,8 +112,7 @@ func TestARefusedBatchIsNotCounted(t *testing.T) {
 	})
 }
 
-// A record is written under the ETag that it was read with, and under no other text that
-// stands for any.
+// A record is written under the ETag it was read with, and under no other text that stands for any.
 func TestALeaseWithoutAnETagOverwritesNothing(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{ID: "orders"}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		leases, err := docstore.NewLeases(t.Context(),
@@ -229,7 +228,7 @@ func TestTheOldestVersionInTheFeedHasItsPreviousImage(t *testing.T) {
 		})
 }
 
-// Documents that are written while a split counts the others are in the right half, also those at the cut itself.
+// Documents written while a split counts the others are in the right half, also those at the cut itself.
 func TestASplitCountsWhatIsWrittenMeanwhile(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		for n := range 10 {
@@ -274,8 +273,8 @@ func TestASplitCountsWhatIsWrittenMeanwhile(t *testing.T) {
 	})
 }
 
-// A write that is refused moves nothing in its partition, also when another partition has a write in the same group:
-// the newest change of a partition is what its readers wait for and measure their lag by.
+// A refused write moves nothing in its partition, also when another partition has a write in the same group: the newest
+// change of a partition is what its readers wait for and measure their lag by.
 func TestARefusedWriteIsNoNewChangeOfItsPartition(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		newest := func() (lsns []int64) {
@@ -338,8 +337,7 @@ func TestStatsHaveTheTimeOfTheNewestCommit(t *testing.T) {
 	})
 }
 
-// Where the old end of a log is dead, readers from the beginning start at the first version
-// that lives, and not behind it.
+// Where the old end of a log is dead, readers from the beginning start at the first living version, and not behind it.
 func TestEachReaderFromTheBeginningGetsTheFirstChange(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		for v := range 3 {
@@ -372,8 +370,8 @@ func onSlowDisk(t *testing.T) (db *docstore.DB, slow *atomic.Bool, disk chan str
 	return db, slow, disk
 }
 
-// A page lacks a version that is being overwritten; it is given out when the disk has the
-// overwrite, since else a power loss would bring the version back behind the page.
+// A page lacks a version being overwritten; it is given out when the disk has the overwrite, since else a power loss
+// would bring the version back behind the page.
 func TestAPageWaitsForTheWriteThatTookAVersionAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, slow, disk := onSlowDisk(t)
@@ -409,8 +407,8 @@ func TestAPageWaitsForTheWriteThatTookAVersionAway(t *testing.T) {
 	})
 }
 
-// The write of a lease takes nothing away from the documents of another container: their pages
-// do not wait until the disk has it. The pages of a container that is being changed do.
+// The write of a lease takes nothing away from the documents of another container: their pages do not wait until the
+// disk has it. The pages of a container being changed do.
 func TestAPageDoesNotWaitForWritesOfOtherContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, slow, disk := onSlowDisk(t)
@@ -451,8 +449,7 @@ func TestAPageDoesNotWaitForWritesOfOtherContainers(t *testing.T) {
 	})
 }
 
-// A feed that was opened by a layout which a split has replaced meanwhile may lack what was
-// moved: it is opened again.
+// A feed opened by a layout which a split has replaced meanwhile may lack moved versions: it is opened again.
 func TestAFeedIsOpenedByThePresentLayout(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		upsert(t, c, "a", "p", 1)
@@ -465,7 +462,7 @@ func TestAFeedIsOpenedByThePresentLayout(t *testing.T) {
 	})
 }
 
-// The head of a page is that of its partition: by that of the container, a reader of a quiet partition would never have
+// The head of a page is that of its partition: by the container's head, a reader of a quiet partition would never have
 // caught up.
 func TestThePageOfAPartitionHasItsOwnHead(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
@@ -481,7 +478,7 @@ func TestThePageOfAPartitionHasItsOwnHead(t *testing.T) {
 	})
 }
 
-// endsLater is a context that ends after it was asked so many times.
+// endsLater is a context which ends after it was asked so many times.
 type endsLater struct {
 	context.Context
 	asked *atomic.Int64
@@ -536,8 +533,8 @@ func TestAnAppendToABodyChangesNoOther(t *testing.T) {
 		})
 }
 
-// Records that a host has made under another name of this machine are listed, with an error that says so: else nobody
-// would learn that the unit has two sets of them.
+// Records made by a host under another name of this machine are listed, with an error saying so: else nobody would
+// learn of the unit's two sets of them.
 func TestRecordsUnderAnotherNameOfThisMachineAreListed(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{ID: "orders"}, func(t *testing.T, db *docstore.DB, orders *docstore.Container) {
 		c := container(t, db, docstore.LeaseSpec("leases"))

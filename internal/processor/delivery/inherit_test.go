@@ -11,7 +11,7 @@ import (
 
 // What the next owner of a lease knows of its changes.
 
-// after is the owner that follows another one, who has ended without a word if it has crashed.
+// after is the owner following another one, who has ended without a word if it has crashed.
 func (w *trial) after(r Rules, crashed bool) *trial {
 	at, n := w.Position(), w.Notes()
 	n.First = w.Attempts()
@@ -25,7 +25,7 @@ func (w *trial) after(r Rules, crashed bool) *trial {
 	return next
 }
 
-// An owner that changes often must not make a bad change live for ever.
+// A frequent change of owners must not make a bad change live for ever.
 func TestMaxAgeGoesOnUnderTheNextOwner(t *testing.T) {
 	r := Rules{MaxAge: 20 * time.Second, CanPark: true}
 	w := newTrial(t, r, "a", "b")
@@ -64,7 +64,7 @@ func TestMaxAgeGoesOnForAKeyThatIsReadAgain(t *testing.T) {
 	}
 }
 
-// A change that ends the process is found by MaxAge alone, too.
+// A change ending the process is found by MaxAge alone, too.
 func TestAChangeThatEndsTheProcessIsParkedWhenItIsTooOld(t *testing.T) {
 	r := Rules{MaxAge: 20 * time.Second, CanPark: true}
 	w := newTrial(t, r, "a", "b").after(r, true) // the first end leaves no note
@@ -109,7 +109,7 @@ func TestCallsOfAnOutageDoNotMakeACrash(t *testing.T) {
 	}
 }
 
-// The changes of other batches are between those of the batch that may have ended the process.
+// The changes of other batches are between those of the batch which may have ended the process.
 func TestNobodyInheritsTheCallsOfOthers(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 3, CanPark: true}
 	w := newTrial(t, r, "a", "b", "a", "b")
@@ -134,7 +134,7 @@ func TestNobodyInheritsTheCallsOfOthers(t *testing.T) {
 	}
 }
 
-// Several keys are in one call: only runs of the feed that have nothing of others are noted.
+// Several keys are in one call: only runs of the feed without anything of others are noted.
 func TestACallOfSeveralKeysIsNotedInRuns(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 2, CanPark: true}
 	w := newTrial(t, r)
@@ -189,7 +189,7 @@ func TestOneLeaseProbes(t *testing.T) {
 	other.wantsNothing(2 * time.Second)
 }
 
-// A letter that is handed over again has been in the handler before.
+// A letter handed over again has been in the handler before.
 func TestALetterKnowsItsCalls(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true, HasBox: true})
 	q := &Request{Token: "1", Key: "a", Letter: "1.0"}
@@ -223,8 +223,8 @@ func TestAKeyThatIsHeldAndReleasedIsNews(t *testing.T) {
 	}
 }
 
-// A change that was parked just before an outage returns under the next owner, also if nothing else comes whose success
-// would show that the outage is over.
+// A change parked just before an outage returns under the next owner, also if nothing else comes whose success would
+// show the end of the outage.
 func TestARecallNeedsNoOtherChange(t *testing.T) {
 	r := Rules{MaxAttempts: 2, CanPark: true, HasBox: true}
 	w := newTrial(t, r)
@@ -269,8 +269,8 @@ func TestABadChangeIsNotRecalledForEver(t *testing.T) {
 	}
 }
 
-// A letter that was handed over again when its owner ended without a word may be the reason, so it stays where it is.
-// If it is gone, it was handled.
+// A letter handed over again when its owner ended without a word may be the reason, so it stays where it is. If it is
+// gone, it was handled.
 func TestARecallThatEndsTheProcessIsNotRepeated(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		r := Rules{MaxAttempts: 2, CanPark: true, HasBox: true, HoldKeys: true}
@@ -332,7 +332,7 @@ func TestAParkedChangeCountsForTheNextOwner(t *testing.T) {
 	}
 }
 
-// A key that was read again may be ahead of the feed. What is settled of it then is not told by the position.
+// A key read again may be ahead of the feed. What is settled of it then is not told by the position.
 func TestAKeyThatIsAheadOfTheFeedIsNoted(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r, "a")
@@ -357,8 +357,8 @@ func TestAKeyThatIsAheadOfTheFeedIsNoted(t *testing.T) {
 	}
 }
 
-// In a unit that is shared with another kind of processor the position waits before a key that is set aside. What is
-// done behind it does not come again under the next owner.
+// In a unit shared with another kind of processor the position waits before a key set aside. What is done behind it
+// does not come again under the next owner.
 func TestWhatIsDoneBehindAPositionThatWaitsIsNoted(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r)
@@ -447,7 +447,7 @@ func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 	}
 }
 
-// A call that ends because the work on the lease ends in order is no attempt.
+// A call ending because the work on the lease ends in order is no attempt.
 func TestACallThatIsCutIsNoAttempt(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a")
 	w.fails(w.wants(Call, 1))
@@ -477,8 +477,7 @@ func TestAttemptsStayWithTheirChangeOfATransaction(t *testing.T) {
 	}
 }
 
-// After a merge of partitions nobody knows how far a key goes that is set aside. The first page of the key does not
-// tell.
+// After a merge of partitions nobody knows how far a key set aside goes. The first page of the key does not tell.
 func TestHowFarAKeyGoesIsUnknownUntilItsEnd(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r)
@@ -540,8 +539,7 @@ func TestARecallWhoseLetterWasDroppedLeavesItsKeyHeld(t *testing.T) {
 	}
 }
 
-// The removal of a letter that was handled has no answer, and the owner ends. The next one finds no letter, and frees
-// the key.
+// The removal of a handled letter has no answer, and the owner ends. The next one finds no letter, and frees the key.
 func TestARecallThatIsHandledFreesItsKeyThoughTheRemovalFails(t *testing.T) {
 	r := Rules{MaxAttempts: 2, CanPark: true, HasBox: true, HoldKeys: true}
 	w := newTrial(t, r)
@@ -592,7 +590,7 @@ func TestATransactionThatHasBegunIsNotForgotten(t *testing.T) {
 	}
 }
 
-// The handler may say for hours that there is an outage, while owners change.
+// The handler may report an outage for hours, while owners change.
 func TestMaxAgeGoesOnThroughOutagesThatTheHandlerNames(t *testing.T) {
 	r := Rules{MaxAge: 20 * time.Second, CanPark: true}
 	w := newTrial(t, r, "a")
@@ -605,7 +603,7 @@ func TestMaxAgeGoesOnThroughOutagesThatTheHandlerNames(t *testing.T) {
 	}
 }
 
-// A key that has failed under the last owner is in no batch with keys that have not: they would have its age, and be
+// A key which has failed under the last owner is in no batch with keys which have not: they would have its age, and be
 // parked for it.
 func TestKeysShareABatchOnlyIfTheyHaveFailedAlike(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 2, MaxAge: time.Hour, CanPark: true})

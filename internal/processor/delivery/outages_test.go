@@ -31,7 +31,7 @@ func TestAProbeThatFailsIsNoAttempt(t *testing.T) {
 	}
 }
 
-// A bad change would be in every probe, if one that fails came again whole.
+// A bad change would be in every probe, if a failed one came again whole.
 func TestAProbeThatFailsIsDivided(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 5, CanPark: true}, "a", "a")
 	w.outageBegins()
@@ -102,7 +102,7 @@ func TestWhatHasFailedComesASecondAfterAnOutage(t *testing.T) {
 	w.wants(Call, 1)
 }
 
-// A handler has asked for an hour: no probe comes before that, then one does, and an outage that ends before does not
+// A handler has asked for an hour: no probe comes before its end, then one does, and an outage ending before does not
 // shorten the hour.
 func TestAPauseOutlastsAnOutage(t *testing.T) {
 	for _, ends := range []bool{false, true} {
@@ -133,7 +133,7 @@ func TestAfterAnOutageWhatIsNotReadYetBeginsAnew(t *testing.T) {
 	}
 }
 
-// What was forgotten of a key that is set aside begins anew too when its key is read again.
+// What was forgotten of a key set aside begins anew too when its key is read again.
 func TestAfterAnOutageWhatWasForgottenOfAKeyBeginsAnew(t *testing.T) {
 	r := readsKeys
 	r.MaxAttempts, r.CanPark = 3, true
@@ -155,7 +155,7 @@ func TestAfterAnOutageWhatWasForgottenOfAKeyBeginsAnew(t *testing.T) {
 	}
 }
 
-// So does what the last owner had in its handler when it ended, if it is of a key that could not be read until then.
+// So does what the last owner had in its handler when it ended, if it is of a key not readable until then.
 func TestAfterAnOutageWhatTheLastOwnerHadInItsHandlerBeginsAnew(t *testing.T) {
 	r := readsKeys
 	r.MaxAttempts, r.CanPark = 3, true
@@ -179,8 +179,8 @@ func TestAfterAnOutageWhatTheLastOwnerHadInItsHandlerBeginsAnew(t *testing.T) {
 	}
 }
 
-// The probe of another lease has begun at the same moment, so a batch of this one waits that has not failed. It is the
-// next probe, before a batch that was one and has failed: that one may be poison.
+// The probe of another lease has begun at the same moment, so a batch of this one waits, without a failure of its own.
+// It is the next probe, before a failed probe, which may be poison.
 func TestABatchThatHasNotFailedIsTheProbeBeforeThoseThatHave(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 9, CanPark: true}, "a")
 	w.outageBegins()
@@ -213,8 +213,8 @@ func TestKeysGoOnAfterTheProbeOfAnotherLease(t *testing.T) {
 	w.wants(Call, 2)
 }
 
-// A change that fails after an outage, while others are handled, is parked: it is no sign of the next outage. That
-// holds though its handler names it.
+// A change failing after an outage, while others are handled, is parked: it is no sign of the next outage. This holds
+// though its handler names it.
 func TestASuspectThatOutlivesAnOutageIsParked(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 1, CanPark: true}, "a", "b")
@@ -256,7 +256,7 @@ func TestABatchThatIsTooOldWaitsForItsPauses(t *testing.T) {
 	}
 }
 
-// A letter needs nothing that the handler needs, so it is stored when its pause is over.
+// A letter needs nothing the handler needs, so it is stored when its pause is over.
 func TestARefusedLetterDoesNotWaitForTheEndOfAnOutage(t *testing.T) {
 	w := holding(t, 1)
 	w.page("a")
@@ -298,7 +298,7 @@ func TestASuccessHasMoreTried(t *testing.T) {
 	w.wants(Call, 5, 6)
 }
 
-// parkedAlone is an engine that has parked a change for want of others: it may be the first of an outage.
+// parkedAlone is an engine which has parked a change for want of others: it may be the first of an outage.
 func parkedAlone(t *testing.T) *trial {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true}, "a")
 	w.fails(w.wants(Call, 1))
@@ -306,7 +306,7 @@ func parkedAlone(t *testing.T) *trial {
 	return w
 }
 
-// recalled takes the request for the letter that is handed over again.
+// recalled takes the request for the letter handed over again.
 func (w *trial) recalled(key string) *Request {
 	w.t.Helper()
 	w.wants(FindLetter)
@@ -351,7 +351,7 @@ func TestWhatWasParkedBeforeASuccessIsNotRecalled(t *testing.T) {
 	w.wantsNothing(Never)
 }
 
-// A slow call may succeed after a quick one that was begun later. It does not hide that.
+// A slow call may succeed after a quick one begun later. Its success does not hide the quick one's.
 func TestWhatWasParkedBeforeASuccessIsNotRecalledThoughASlowCallSucceedsLast(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 3, MaxItems: 1, MaxAttempts: 1, CanPark: true, HasBox: true}, "slow", "bad")
 	slow, bad := w.wants(Call, 1), w.wants(Call, 2)
@@ -402,7 +402,7 @@ func TestALeaseHasRoomForSoManyRecalls(t *testing.T) {
 	}
 }
 
-// A letter that fails again while there is an outage returns after it.
+// A letter failing again during an outage returns after it.
 func TestARecallThatFailsInAnOutageIsMadeAgain(t *testing.T) {
 	w := parkedAlone(t)
 	w.outageBegins()
@@ -416,8 +416,7 @@ func TestARecallThatFailsInAnOutageIsMadeAgain(t *testing.T) {
 	w.recalled("a")
 }
 
-// The handler says that there is an outage still. So the letter is not to blame, and returns when something has
-// succeeded.
+// The handler still reports an outage. So the letter is not to blame, and returns when something has succeeded.
 func TestARecallWhoseHandlerNamesAnOutageIsMadeAgain(t *testing.T) {
 	w := parkedAlone(t)
 	w.outageBegins()
@@ -442,7 +441,7 @@ func TestARecallIsMadeLaterIfTheLettersCannotBeRead(t *testing.T) {
 }
 
 // There was an outage when the last owner ended, and the next one does not know whether it is over. The first success
-// shows that.
+// shows it.
 func TestTheNextOwnerRecallsAfterItsFirstSuccess(t *testing.T) {
 	w := parkedAlone(t)
 	want := notes.Recall{Key: "a", Letter: "1.0"}
@@ -482,7 +481,7 @@ func TestAPartThatWasParkedJustBeforeAnOutageIsRecalled(t *testing.T) {
 	w.recalled("a")
 }
 
-// A bad change may be in every probe. What was handled beside it shows that the outage is over.
+// A bad change may be in every probe. What was handled beside it shows the end of the outage.
 func TestAProbeThatIsHandledInPartEndsAnOutage(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "b")
 	w.outageBegins()

@@ -13,7 +13,7 @@ import (
 
 var errTrial = errors.New("bad")
 
-// trial is an engine that a test plays by hand. Each change has 100 bytes.
+// trial is an engine a test plays by hand. Each change has 100 bytes.
 type trial struct {
 	*Engine
 	t   *testing.T
@@ -21,7 +21,7 @@ type trial struct {
 	lsn int64 // of the last change
 }
 
-// newTrial makes an engine that pauses for a second after the first failure, for two after the second, up to 32.
+// newTrial makes an engine which pauses for a second after the first failure, for two after the second, up to 32.
 func newTrial(t *testing.T, r Rules, keys ...string) *trial {
 	r.Backoff = func(failures int) time.Duration { return time.Second << min(failures-1, 5) }
 	if r.MaxHeld == 0 {
@@ -53,7 +53,7 @@ func (w *trial) page(keys ...string) {
 // wait lets time pass.
 func (w *trial) wait(d time.Duration) { w.now = w.now.Add(d) }
 
-// wants takes a batch and checks that it is handed over now and which changes it has.
+// wants takes a batch and checks its handover now, and its changes.
 func (w *trial) wants(kind EffectKind, lsns ...int64) *Batch {
 	w.t.Helper()
 	do, wait := w.Next(w.now)
@@ -161,8 +161,8 @@ func TestABatchHasItsLimits(t *testing.T) {
 	}
 }
 
-// All that waits is shared among the free places in the handler: the last one takes all, because the others are at
-// work.
+// All waiting changes are shared among the free places in the handler: the last one takes all, because the others are
+// at work.
 func TestEachFreePlaceInTheHandlerHasItsShare(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2}, "a", "a", "a", "a", "b", "b", "b", "c")
 	first := w.wants(Call, 1, 2, 3, 4)
@@ -203,7 +203,7 @@ func TestABatchWaitsForMore(t *testing.T) {
 	w.wants(Call, 5)
 }
 
-// In parallel too a batch that could have several keys waits for as many changes as it may have.
+// In parallel too a batch with room for several keys waits for as many changes as it may have.
 func TestABatchOfAKeyWaitsForMore(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 4, MaxItems: 3, Wait: 10 * time.Second}, "a", "b")
 	w.wantsNothing(10 * time.Second)
@@ -239,7 +239,7 @@ func TestABatchThatFailsComesAgainAfterPauses(t *testing.T) {
 	}
 }
 
-// A key that fails is told apart from the others of its batch, which go on.
+// A failing key is told apart from the others of its batch, which go on.
 func TestABatchOfSeveralKeysIsDividedByKey(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true}, "a", "b", "a", "c")
 	w.fails(w.wants(Call, 1, 2, 3, 4))
@@ -253,7 +253,7 @@ func TestABatchOfSeveralKeysIsDividedByKey(t *testing.T) {
 	w.wantsNothing(Never)
 }
 
-// A change that always fails is found in a number of calls that grows with the logarithm of its batch's size.
+// A change that always fails is found in a number of calls growing with the logarithm of its batch's size.
 func TestABadChangeIsFoundInFewCalls(t *testing.T) {
 	for _, c := range []struct{ changes, attempts, calls int }{
 		{1, 3, 3},
@@ -273,7 +273,7 @@ func TestABadChangeIsFoundInFewCalls(t *testing.T) {
 	}
 }
 
-// The changes of a transaction are told apart in the end only, and their handler is told that there are more.
+// The changes of a transaction are told apart in the end only, and their handler is told of the others.
 func TestATransactionIsCutLast(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true}, "a", "a", "+a", "+a", "a")
 	w.fails(w.wants(Call, 1, 2, 2, 2, 3))
@@ -335,7 +335,7 @@ func TestAPartThatIsToldApartHasItsAttempts(t *testing.T) {
 	w.succeeds(w.wants(Call, 3))
 }
 
-// A batch that took too long comes again in halves, and the next batches are as small, until they are quick again.
+// A batch which took too long comes again in halves, and the next batches are as small, until they are quick again.
 func TestABatchThatTookTooLongComesAgainInHalves(t *testing.T) {
 	keys := slices.Repeat([]string{"a"}, 8)
 	w := newTrial(t, Rules{}, keys...)
@@ -374,7 +374,7 @@ func TestABatchFailsForSoLongAtMost(t *testing.T) {
 	}
 }
 
-// Without dead letters a change that fails blocks its key, and no other.
+// Without dead letters a failing change blocks its key, and no other.
 func TestABadChangeBlocksItsKeyAlone(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1}, "a", "b", "a", "c")
 	calls, _ := w.play(time.Minute, func(b *Batch) bool { return len(b.Changes) > 1 || b.Changes[0].Key == "a" })
@@ -384,7 +384,7 @@ func TestABadChangeBlocksItsKeyAlone(t *testing.T) {
 	}
 }
 
-// That a letter cannot be stored is no failure of its change, and stops no other key.
+// A failure to store a letter is no failure of its change, and stops no other key.
 func TestALetterThatIsRefusedIsStoredLater(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true}, "a", "a")
 	w.fails(w.wants(Call, 1, 2))
@@ -407,8 +407,8 @@ func TestALetterThatIsRefusedIsStoredLater(t *testing.T) {
 	}
 }
 
-// Held changes need nothing that handlers need, so an outage is no reason for them to wait. Nor are they the probe that
-// shows whether the outage is over.
+// Held changes need nothing handlers need, so an outage is no reason for them to wait. Nor are they the probe to show
+// whether the outage is over.
 func TestHeldChangesAreParkedInAnOutage(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {
 		w := newTrial(t, Rules{Concurrency: concurrency, MaxAttempts: 2, CanPark: true, HoldKeys: true})
@@ -427,7 +427,7 @@ func TestHeldChangesAreParkedInAnOutage(t *testing.T) {
 	}
 }
 
-// The changes of a key wait behind one that is parked, and are parked too if the key is held from then on.
+// The changes of a key wait behind a parked one, and are parked too if the key is held from then on.
 func TestAKeyIsHeldFromItsLetterOn(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HoldKeys: hold}, "a", "b", "a")
@@ -489,7 +489,7 @@ func TestHandledChangesGiveTheirMemoryBack(t *testing.T) {
 	}
 }
 
-// A call that is cut short counts nothing: its batch comes again at once, and as it was.
+// A call cut short counts nothing: its batch comes again at once, and as it was.
 func TestACallThatIsCutShortCountsNothing(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true}, "a", "b")
 	b := w.wants(Call, 1, 2)

@@ -135,7 +135,7 @@ func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 	})
 }
 
-// A lease that is free may be taken when the last owner must have stopped, and not before.
+// A free lease may be taken when the last owner must have stopped, and not before.
 func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
@@ -167,7 +167,7 @@ func (s stock) List(context.Context) ([]feed.Record, time.Time, error) {
 func (s stock) Update(_ context.Context, l feed.Record) (feed.Record, error) { return l, nil }
 
 // An instance knows that a unit is shared before it works on a lease: until then the position of a lease would pass
-// keys that are set aside, which another kind of processor would skip.
+// keys set aside, which another kind of processor would skip.
 func TestAnInstanceKnowsThatAUnitIsSharedBeforeItsFirstLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		half := feed.FullRange().Cut(2)
@@ -230,7 +230,7 @@ func holding(at time.Time) *hold {
 	return h
 }
 
-// Of leases that overlap before the unit begins, those that nobody has taken go, also behind a narrow one that stays.
+// Of leases overlapping before the unit begins, those nobody has taken go, also behind a narrow one which stays.
 func TestALeaseBehindOneThatWasTakenIsUntangled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &deletions{}
@@ -250,7 +250,7 @@ func TestALeaseBehindOneThatWasTakenIsUntangled(t *testing.T) {
 	})
 }
 
-// deletions is a lease store that notes what is deleted.
+// deletions is a lease store which notes what is deleted.
 type deletions struct {
 	feed.LeaseStore
 	tokens []string
@@ -294,7 +294,7 @@ func TestARequestWhoseTimeIsOverIsWithdrawn(t *testing.T) {
 	})
 }
 
-// slow is a lease store whose next update takes a time, and each after that is not answered.
+// slow is a lease store whose next update takes a time, and each later one is not answered.
 type slow struct {
 	feed.LeaseStore
 	takes time.Duration
@@ -310,7 +310,7 @@ func (s *slow) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	return l, nil
 }
 
-// The lock is trusted from before a request is sent that renews it: the store may have stamped it long before it
+// The lock is trusted from before the request to renew it is sent: the store may have stamped it long before it
 // answers.
 func TestTheLockIsTrustedFromBeforeItsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -332,7 +332,7 @@ func (hearsay) Update(_ context.Context, l feed.Record) (feed.Record, error) {
 	return l, errors.New("no answer")
 }
 
-// The write that makes a late lease one of the unit may still arrive if it was not answered, so the lock is left to
+// The write to make a late lease one of the unit may still arrive if it was not answered, so the lock is left to
 // expire.
 func TestAnAdoptionThatIsNotAnsweredMayStillArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -346,8 +346,8 @@ func TestAnAdoptionThatIsNotAnsweredMayStillArrive(t *testing.T) {
 	})
 }
 
-// A late child that becomes a lease of the unit continues where its parent was, with the keys that the parent had set
-// aside, and belongs to nobody.
+// A late child which becomes a lease of the unit continues where its parent was, with the keys set aside by the parent,
+// and belongs to nobody.
 func TestALateChildIsAdoptedWithWhatItKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		child := made(feed.FullRange(), holding(time.Now()), time.Now().Add(time.Hour))
@@ -368,7 +368,7 @@ func TestALateChildIsAdoptedWithWhatItKnows(t *testing.T) {
 	})
 }
 
-// A lease for a hole is made when the owner of the lost lease cannot trust it any more, by that owner's expiration or
+// A lease for a hole is made when the owner of the lost lease cannot trust it any more, by the owner's expiration or
 // ours.
 func TestAGapIsRepairedWhenTheOwnerOfTheLostLeaseHasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -413,7 +413,7 @@ func TestAPartOfAGapIsAsOldAsTheGap(t *testing.T) {
 	})
 }
 
-// archive is a lease store that keeps the last update, and never deletes.
+// archive is a lease store which keeps the last update, and never deletes.
 type archive struct {
 	feed.LeaseStore
 	last    feed.Record
@@ -451,7 +451,7 @@ func TestALateLeaseIsRetiredOnce(t *testing.T) {
 	})
 }
 
-// shelf is a lease store that accepts creates.
+// shelf is a lease store which accepts creates.
 type shelf struct{ feed.LeaseStore }
 
 func (shelf) Create(_ context.Context, l feed.Record) (feed.Record, error) { return l, nil }
@@ -463,8 +463,8 @@ func (beginning) Read(context.Context, feed.Range, feed.Position, feed.ReadOptio
 	return feed.Page{Next: feed.At(`"0"`)}, nil
 }
 
-// The owner of a lease that replaces a lost one has a higher number than any owner before: a store that compares the
-// numbers refuses lower ones. The leases of a new unit had no owner.
+// The owner of a lease in place of a lost one has a higher number than any owner before: a store comparing the numbers
+// refuses lower ones. The leases of a new unit had no owner.
 func TestALeaseForALostOneHasAHigherTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, lost := range []bool{true, false} {
@@ -486,7 +486,7 @@ func TestALeaseForALostOneHasAHigherTerm(t *testing.T) {
 	})
 }
 
-// Leases are renewed apart: an instance has been silent for as long as the oldest of the leases that were taken.
+// Leases are renewed apart: an instance has been silent for as long as the oldest of the leases taken.
 func TestATakeOverSaysTheLongestSilence(t *testing.T) {
 	now := time.Now()
 	var taken takeovers
