@@ -167,7 +167,7 @@ type indexedPath struct {
 	Path string `json:"path"`
 }
 
-// Paths with the meaning of all paths.
+// Paths meaning all paths.
 const (
 	rootPath    = "/*"
 	oldRootPath = "/" // an old spelling, which the service still accepts

@@ -105,7 +105,7 @@ func (s slot) isSlotOf(e entry) bool {
 	return s.etag == string(e.etag) && s.time == e.time && s.ttl == e.ttl
 }
 
-// entryOp is the operation behind the version.
+// entryOp is the operation which created the version.
 type entryOp byte
 
 const (

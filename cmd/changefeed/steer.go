@@ -48,7 +48,7 @@ func (o *steerOptions) registerUnit(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
 }
 
-// registerSteps adds the flags of a command to change leases.
+// registerSteps adds the flags of a command which changes leases.
 func (o *steerOptions) registerSteps(cmd *cobra.Command) { o.registerChange(cmd, stepKind) }
 
 // registerChange adds the flags of a command which changes leases, and writes objects of a kind.

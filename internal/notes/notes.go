@@ -68,7 +68,7 @@ type Done struct {
 	Suspect   *Suspect `json:"suspect,omitempty"` // nil if the handler has no change that has failed before
 }
 
-// Suspect describes the changes in the handler with an earlier failure. If the owner of the lease ends unexpectedly,
+// Suspect describes the changes in the handler which have failed before. If the owner of the lease ends unexpectedly,
 // they may be the cause.
 type Suspect struct {
 	Letter  string `json:"letter"` // ID of the first change's letter

@@ -56,7 +56,7 @@ func NewLedger() *Ledger {
 }
 
 // passage finds the way of a version, and begins it where there is none: a handler may have a change before its writer
-// knows of its success.
+// knows of the write's success.
 func (l *Ledger) passage(v edition) *passage {
 	p := l.versions[v]
 	if p == nil {

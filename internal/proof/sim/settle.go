@@ -14,7 +14,7 @@ import (
 // The end of a run: the faults stop, the fleet recovers, and then everything must be in
 // order.
 
-// settle ends all faults, waits until the fleet must have recovered, and checks the promises for this time.
+// settle ends all faults, waits until the fleet must have recovered, and checks the promises which hold then.
 func (w *world) settle() {
 	close(w.quiet)
 	if w.net != nil {
