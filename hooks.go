@@ -23,7 +23,7 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	return joined
 }
 
-// withDefaultHooks sets the hooks which must not be silent.
+// withDefaultHooks sets the hooks that must not be silent.
 func withDefaultHooks(h Hooks) Hooks {
 	logged := LogHooks(slog.Default())
 	if h.Error == nil {

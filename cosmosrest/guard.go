@@ -104,7 +104,7 @@ func dismiss(ctx context.Context) {
 	}
 }
 
-// Listener returns a listener which accepts connections from l and counts them.
+// Listener returns a listener that accepts connections from l and counts them.
 func (g *Guard) Listener(l net.Listener) net.Listener {
 	return &guardedListener{Listener: l, guard: g, closed: make(chan struct{})}
 }

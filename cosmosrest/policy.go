@@ -173,7 +173,7 @@ const (
 	oldRootPath = "/" // an old spelling, which the service still accepts
 )
 
-// checkIndexing refuses an indexing policy which the service would refuse.
+// checkIndexing refuses an indexing policy that the service would refuse.
 func (p properties) checkIndexing() error {
 	var policy indexing
 	if err := p.decodeMember("indexingPolicy", `an object such as {"indexingMode":"consistent","automatic":true}`,
@@ -196,7 +196,7 @@ func (p properties) checkIndexing() error {
 	return nil
 }
 
-// checkObjects refuses members which are present but are not objects.
+// checkObjects refuses members that are present but are not objects.
 func (p properties) checkObjects(names ...string) error {
 	for _, name := range names {
 		if err := p.decodeMember(name, "an object", &properties{}); err != nil {
@@ -206,7 +206,7 @@ func (p properties) checkObjects(names ...string) error {
 	return nil
 }
 
-// unchanged refuses properties which would move documents or make existing documents invalid. As in the service, a
+// unchanged refuses properties that would move documents or make existing documents invalid. As in the service, a
 // missing unique key policy counts as a change.
 func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	switch {

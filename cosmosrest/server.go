@@ -63,8 +63,8 @@ type Options struct {
 	// or Eventual. Empty means Session. All levels are served as Strong.
 	Consistency string
 
-	// Lenient serves some requests which the service refuses although they could be served: queries that need a plan,
-	// writes without a partition key header, and ids which cannot be read back.
+	// Lenient serves some requests that the service refuses although they could be served: queries that need a plan,
+	// writes without a partition key header, and ids that cannot be read back.
 	Lenient bool
 
 	// Throughput is the budget, in request units a second, of a container created without its own. 0 means no

@@ -131,7 +131,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 			break
 		}
 		if tx.control != nil {
-			// A control runs alone, because it may replace the layout which places the writes of a group.
+			// A control runs alone, because it may replace the layout that places the writes of a group.
 			left = tx
 			continue
 		}
@@ -143,7 +143,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 	return left
 }
 
-// group is the set of changes which go to the disk in a single write.
+// group is the set of changes that go to the disk in a single write.
 type group struct {
 	db    *DB
 	txs   []*transaction

@@ -198,7 +198,7 @@ func (db *DB) closed() error {
 	}
 }
 
-// awaitSafe waits until every write of a container which the caller may have read is safe on the disk. Without this
+// awaitSafe waits until every write of a container that the caller may have read is safe on the disk. Without this
 // wait, a reader could store a position after a change that a power loss takes back. The reader would then skip the
 // change that later gets the same LSN.
 //

@@ -30,7 +30,7 @@
 // # Durability
 //
 // A write is acknowledged when the disk has the data, unless you set [Options].NoSync. Concurrent writers share a
-// flush, so many writers cost hardly more than a single writer. The store never shows a reader a change which a power
+// flush, so many writers cost hardly more than a single writer. The store never shows a reader a change that a power
 // loss could take back. Otherwise a position stored after that change would skip the change that later gets the same
 // LSN.
 //

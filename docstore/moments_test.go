@@ -478,7 +478,7 @@ func TestThePageOfAPartitionHasItsOwnHead(t *testing.T) {
 	})
 }
 
-// endsLater is a context which ends after it was asked so many times.
+// endsLater is a context that ends after it was asked so many times.
 type endsLater struct {
 	context.Context
 	asked *atomic.Int64

@@ -10,7 +10,7 @@ import (
 // LeaseStore keeps the records of one deployment unit: who reads which range, and up to which position. A store
 // implements LeaseStore for a processor name and a monitored container, and proves the implementation with
 // changefeedtest.TestLeaseStore. All methods may be called concurrently. The store keeps every kind and every state
-// which is a word of small letters, also future kinds and states.
+// that is a word of small letters, also future kinds and states.
 //
 // Every write is conditional. If a store does not know the outcome of a write, the error must be neither [ErrConflict]
 // nor [ErrNotFound]; the processor then finds out by itself whether the write arrived. The same holds if ctx has ended:
@@ -140,7 +140,7 @@ const (
 	StateLive State = ""
 	// StateSplitting is a lease whose range is gone: its owner makes the leases to replace it and does not read.
 	StateSplitting State = "splitting"
-	// StateRetired is a lease which other leases replace but which could not be deleted.
+	// StateRetired is a lease that other leases replace but that could not be deleted.
 	StateRetired State = "retired"
 )
 

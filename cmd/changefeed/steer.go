@@ -51,7 +51,7 @@ func (o *steerOptions) registerUnit(cmd *cobra.Command) {
 // registerSteps adds the flags of a command which changes leases.
 func (o *steerOptions) registerSteps(cmd *cobra.Command) { o.registerChange(cmd, stepKind) }
 
-// registerChange adds the flags of a command which changes leases, and writes objects of a kind.
+// registerChange adds the flags of a command that changes leases, and writes objects of a kind.
 func (o *steerOptions) registerChange(cmd *cobra.Command, kind report.Kind) {
 	o.registerUnit(cmd)
 	o.registerWho(cmd)

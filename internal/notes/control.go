@@ -17,7 +17,7 @@ import (
 // taker may not have read the request, but its write is conditional on the ETag of the record with the mark. To resume,
 // the caller makes the request retired, and then removes the marks. A mark can be left: the caller dies between the
 // two, or an instance gives a lease up for a pause over by then. Instances remove marks without a request. A new pause
-// writes old marks anew, so that the write of an instance which has seen an old one is refused.
+// writes old marks anew, so that the write of an instance that has seen an old one is refused.
 //
 // A reset is served once, like a request about a key. The owner gives the lease up with the new position. ResetProperty
 // names the caller then, so that the next owner does not carry the reset out again if the outcome was not written. A

@@ -35,7 +35,7 @@ type ExactlyOnceOptions struct {
 	Client []kgo.Opt
 }
 
-// ExactlyOnce is a [feed.Handler] which publishes each event of a feed only once, for consumers that read committed
+// ExactlyOnce is a [feed.Handler] that publishes each event of a feed only once, for consumers that read committed
 // records (isolation.level read_committed).
 //
 // The events of a batch are a single transaction of Kafka, together with a mark: the position up to which the range of
@@ -45,12 +45,12 @@ type ExactlyOnceOptions struct {
 // docs/exactly-once.md for the guarantees of such marks, and their limits.
 //
 // The mark is a position in the order of the feed, so batches must arrive in this order. The processor therefore
-// refuses, with a [changefeed.OptionError], options which would change the order: keys in parallel, dead letters and
+// refuses, with a [changefeed.OptionError], options that would change the order: keys in parallel, dead letters and
 // held keys. A redriven dead letter is older than the mark, and would be skipped although it was never published; to
 // remember each such letter, every key would need a separate mark. So an event never accepted by Kafka, for example a
 // too large event, stops the range, and is reported, until you skip the event by hand. If you cannot accept this, use a
-// [Publisher] with an [outbox.Relay], and consumers which recognize an event by the id. No relay of another unit may
-// set [outbox.RelayOptions.ExpireAfter], because the marks bring the event again as another version.
+// [Publisher] with an [outbox.Relay], and consumers that recognize an event by the id. No relay of another unit may set
+// [outbox.RelayOptions.ExpireAfter], because the marks bring the event again as another version.
 type ExactlyOnce struct {
 	topic, marks, unit string
 	source             string

@@ -248,8 +248,8 @@ func fileNumber(name, suffix string) (uint64, bool) {
 	return n, err == nil && fmt.Sprintf("%06d", n) == text
 }
 
-// inventoryFS is a file system which records when logs are created and dropped. The library has no hook before the
-// first write to a log, but creates logs through its file system.
+// inventoryFS is a file system that records when logs are created and dropped. The library has no hook before the first
+// write to a log, but creates logs through its file system.
 type inventoryFS struct {
 	vfs.FS
 	inv *inventory
@@ -293,7 +293,7 @@ func (fs inventoryFS) dropRemoved(name string) {
 	}
 }
 
-// noteOpened adds a newly opened log to the inventory, and counts the bytes written to the log. A log which cannot be
+// noteOpened adds a newly opened log to the inventory, and counts the bytes written to the log. A log that cannot be
 // recorded is not used, because its loss would not be noticed.
 func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.File, error) {
 	num, ok := fs.logNumber(name)

@@ -25,7 +25,7 @@ func (k Key) Name() []byte { return Unquote(k) }
 // Is reports whether a member has this name, in any spelling.
 func (k Key) Is(name string) bool { return string(k.Name()) == name }
 
-// Scanner walks through a text. At a byte which cannot be JSON, a Scanner stops for good.
+// Scanner walks through a text. At a byte that cannot be JSON, a Scanner stops for good.
 type Scanner struct {
 	text   []byte
 	pos    int
@@ -48,7 +48,7 @@ func (s *Scanner) Pos() int { return s.pos }
 // Levels returns the largest number of levels of objects and arrays so far.
 func (s *Scanner) Levels() int { return s.levels }
 
-// Bad reports whether the scanner has met a byte which cannot be JSON, or the end of the text within a value.
+// Bad reports whether the scanner has met a byte that cannot be JSON, or the end of the text within a value.
 // [Scanner.Pos] is then near this byte.
 func (s *Scanner) Bad() bool { return s.bad }
 

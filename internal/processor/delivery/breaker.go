@@ -250,7 +250,7 @@ func (b *Breaker) leave(of int, now time.Time) {
 	b.dropHeir(of, now)
 }
 
-// disown notes that an engine has none of the changes which had failed before its lease came to it.
+// disown notes that an engine has none of the changes that had failed before its lease came to it.
 func (b *Breaker) disown(engine int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

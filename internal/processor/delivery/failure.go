@@ -126,7 +126,7 @@ func (f *Failure) hasTried(i int) bool {
 	return true
 }
 
-// divideWhatIsLeft settles the changes of a batch which are done, or confirmed by hand, and returns the rest in parts.
+// divideWhatIsLeft settles the changes of a batch that are done, or confirmed by hand, and returns the rest in parts.
 func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 	if b.IsConfirmed() {
 		return nil
@@ -235,7 +235,7 @@ func (b *Batch) replaceByHalves(e *Engine, because BatchEvent) {
 	b.replaceBy(e, because, halves...)
 }
 
-// judgeAlone decides about a change which has failed alone as often as it may.
+// judgeAlone decides about a change that has failed alone as often as it may.
 func (b *Batch) judgeAlone(e *Engine) {
 	key := b.Changes[0].Key
 	b.evidence = *b.since

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// ErrCrashed is why a change is parked which was alone in the handler each time the process ended.
+// ErrCrashed is why a change is parked that was alone in the handler each time the process ended.
 var ErrCrashed = errors.New("the process ended while the handler was at it")
 
 // guard limits batches after a previous owner has crashed, in case a change caused the crash. From then on the lease

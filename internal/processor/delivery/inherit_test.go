@@ -109,7 +109,7 @@ func TestCallsOfAnOutageDoNotMakeACrash(t *testing.T) {
 	}
 }
 
-// The changes of other batches are between those of the batch which may have ended the process.
+// The changes of other batches are between those of the batch that may have ended the process.
 func TestNobodyInheritsTheCallsOfOthers(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 3, CanPark: true}
 	w := newTrial(t, r, "a", "b", "a", "b")
@@ -603,7 +603,7 @@ func TestMaxAgeGoesOnThroughOutagesThatTheHandlerNames(t *testing.T) {
 	}
 }
 
-// A key which has failed under the last owner is in no batch with keys which have not: they would have its age, and be
+// A key that has failed under the last owner is in no batch with keys that have not: they would have its age, and be
 // parked for it.
 func TestKeysShareABatchOnlyIfTheyHaveFailedAlike(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 2, MaxAge: time.Hour, CanPark: true})

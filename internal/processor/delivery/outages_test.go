@@ -298,7 +298,7 @@ func TestASuccessHasMoreTried(t *testing.T) {
 	w.wants(Call, 5, 6)
 }
 
-// parkedAlone is an engine which has parked a change for want of others: it may be the first of an outage.
+// parkedAlone is an engine that has parked a change for want of others: it may be the first of an outage.
 func parkedAlone(t *testing.T) *trial {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true}, "a")
 	w.fails(w.wants(Call, 1))

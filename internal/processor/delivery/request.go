@@ -135,7 +135,7 @@ func (l *lane) beginRequest(e *Engine) {
 	e.queueEffect(Effect{Kind: ListLetters, Request: q})
 }
 
-// unparkHeld has the changes of a key wait again which were to be parked only because the key is held: it may be free
+// unparkHeld has the changes of a key wait again that were to be parked only because the key is held: it may be free
 // soon.
 func (l *lane) unparkHeld(e *Engine) {
 	for _, b := range slices.Backward(slices.Clone(l.line)) {
@@ -332,7 +332,7 @@ func (v RequestFailed) applyTo(e *Engine) {
 	}
 }
 
-// putOff ends a request which cannot be served now. Its owner asks again; a recall does so by itself.
+// putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
 func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
 	if q.IsRecall() {
 		e.recalls.postpone(e, q.recall())

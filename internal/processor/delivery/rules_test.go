@@ -21,7 +21,7 @@ type trial struct {
 	lsn int64 // of the last change
 }
 
-// newTrial makes an engine which pauses for a second after the first failure, for two after the second, up to 32.
+// newTrial makes an engine that pauses for a second after the first failure, for two after the second, up to 32.
 func newTrial(t *testing.T, r Rules, keys ...string) *trial {
 	r.Backoff = func(failures int) time.Duration { return time.Second << min(failures-1, 5) }
 	if r.MaxHeld == 0 {
@@ -335,7 +335,7 @@ func TestAPartThatIsToldApartHasItsAttempts(t *testing.T) {
 	w.succeeds(w.wants(Call, 3))
 }
 
-// A batch which took too long comes again in halves, and the next batches are as small, until they are quick again.
+// A batch that took too long comes again in halves, and the next batches are as small, until they are quick again.
 func TestABatchThatTookTooLongComesAgainInHalves(t *testing.T) {
 	keys := slices.Repeat([]string{"a"}, 8)
 	w := newTrial(t, Rules{}, keys...)

@@ -250,7 +250,7 @@ func TestALeaseBehindOneThatWasTakenIsUntangled(t *testing.T) {
 	})
 }
 
-// deletions is a lease store which notes what is deleted.
+// deletions is a lease store that notes what is deleted.
 type deletions struct {
 	feed.LeaseStore
 	tokens []string
@@ -413,7 +413,7 @@ func TestAPartOfAGapIsAsOldAsTheGap(t *testing.T) {
 	})
 }
 
-// archive is a lease store which keeps the last update, and never deletes.
+// archive is a lease store that keeps the last update, and never deletes.
 type archive struct {
 	feed.LeaseStore
 	last    feed.Record
@@ -451,7 +451,7 @@ func TestALateLeaseIsRetiredOnce(t *testing.T) {
 	})
 }
 
-// shelf is a lease store which accepts creates.
+// shelf is a lease store that accepts creates.
 type shelf struct{ feed.LeaseStore }
 
 func (shelf) Create(_ context.Context, l feed.Record) (feed.Record, error) { return l, nil }

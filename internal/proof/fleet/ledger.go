@@ -107,7 +107,7 @@ func (l *Ledger) Wrote(key feed.PartitionKey, ids []string, results []feed.Resul
 	}
 }
 
-// Handled notes that the handler of an instance has done a batch which came at arrived. It returns false when the
+// Handled notes that the handler of an instance has done a batch that came at arrived. It returns false when the
 // instance was killed: then nobody knows of it, and the batch must count as failed.
 func (l *Ledger) Handled(b *feed.Batch, arrived time.Time) bool {
 	l.mu.Lock()

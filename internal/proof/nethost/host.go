@@ -176,7 +176,7 @@ func (h *Host) update(l *lease, mutate func(*lease) error) (*lease, error) {
 	return l, errLost
 }
 
-// as makes a mutation which holds only while owner has the lease.
+// as makes a mutation that holds only while owner has the lease.
 func as(owner string, change func(*lease)) func(*lease) error {
 	return func(l *lease) error {
 		if l.owner() != owner {

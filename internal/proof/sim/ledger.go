@@ -34,7 +34,7 @@ type ledger struct {
 	strict  bool // see weather.isStrict
 	foreign bool // .NET hosts are in the unit
 
-	// In worlds which are not strict:
+	// In worlds that are not strict:
 	begun  map[version]int             // calls that handlers were given
 	tried  map[transaction]int         // the most of them that a change of a transaction had
 	noted  map[version]int             // calls that a lease has counted before they were begun

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// An operator skips single changes and replays keys, in worlds which are not strict. Then this must hold:
+// An operator skips single changes and replays keys, in worlds that are not strict. Then this must hold:
 //
 //   - a lease names changes to skip, or sets a key aside for a replay, only for an operator who has asked for it, and
 //     once

@@ -177,7 +177,7 @@ func (w *world) inTurn(by *instance, b *feed.Batch) {
 }
 
 // heldKeys are the keys held by leases, and those set aside. What was noted for another position counts no more: a .NET
-// host which has moved a lease has handled those keys, and nobody of ours need have had the lease since.
+// host that has moved a lease has handled those keys, and nobody of ours need have had the lease since.
 func (w *world) heldKeys() (held, aside []string) {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {

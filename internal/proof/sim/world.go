@@ -1,8 +1,8 @@
 // Package sim runs whole fleets in virtual time: several instances of the real processor over the real embedded store,
-// with a network between them which loses, delays and repeats, with processes which stop, die, freeze and come back
-// under the same name, with splits and merges of partitions, and with failing handlers. Beside this each seed draws
-// some of the further faults of a world (see weather): handlers checkpointing by hand and late, writes arriving minutes
-// after their callers gave up, replies later than a lease is trusted, different intervals of the instances, no right to
+// with a network between them that loses, delays and repeats, with processes that stop, die, freeze and come back under
+// the same name, with splits and merges of partitions, and with failing handlers. Beside this each seed draws some of
+// the further faults of a world (see weather): handlers checkpointing by hand and late, writes arriving minutes after
+// their callers gave up, replies later than a lease is trusted, different intervals of the instances, no right to
 // delete, records deleted by an operator, stepping clocks, a lease container of several partitions, which split and
 // merge, hosts of the .NET processor, operators who pause, resume, reset and restore leases and die in the middle of
 // it, instances with different weights, instances asking for more leases or fewer, and ambushes: something happens to a
