@@ -49,6 +49,9 @@ func (g *ledger) countCall(b *feed.Batch) {
 // the most.
 func (g *ledger) followPage(c *call, t *tenure, b *feed.Batch) bool {
 	by := c.by.(*instance)
+	if cut := g.pageAfterCut(t, reading{by, b.Range}, b); cut != nil {
+		t.readOnFrom(cut)
+	}
 	if t.hand == nil || t.n == len(t.hand.changes) {
 		p := g.model.pageOf(t, reading{by, b.Range}, b)
 		if p == nil {
@@ -80,7 +83,8 @@ func (g *ledger) followPage(c *call, t *tenure, b *feed.Batch) bool {
 	isFull := by.opts.MaxItems > 0 && n+next > by.opts.MaxItems
 	if rest[n].lsn == rest[n-1].lsn {
 		g.breach("%s got a batch of %s that ends within the transaction of LSN %d", by, b.LeaseToken, rest[n].lsn)
-	} else if t.calls[rest[n]] == t.calls[rest[0]] && !t.late && !isFull {
+	} else if t.calls[rest[n]] == t.calls[rest[0]] && !t.late && !isFull &&
+		!g.model.isCutBetween(by, t, rest[n-1].lsn, rest[n].lsn) {
 		g.breach("%s got a batch of %s from LSN %d with %d of %d changes for no reason", by, b.LeaseToken, rest[0].lsn,
 			n, len(rest))
 	}
@@ -116,6 +120,49 @@ func (m *model) pageOf(t *tenure, at reading, b *feed.Batch) *page {
 		}
 	}
 	return nil
+}
+
+// pageAfterCut is the page that begins with a batch, if the process has cut the page before: two leases that are about to
+// be joined meet at one LSN, and read on from there if they are not joined. Nothing is skipped, because all changes read
+// before the beginning of the page are done.
+func (g *ledger) pageAfterCut(t *tenure, at reading, b *feed.Batch) *page {
+	isAtEnd := t.hand == nil || t.n == len(t.hand.changes)
+	if !g.joins || !isAtEnd && begins(t.hand.changes[t.n:], b) {
+		return nil
+	}
+	least, from := lsnOf(t.root), t.emptyTokens()
+	if t.hand != nil {
+		least = lsnOf(t.hand.from)
+	}
+	for _, p := range slices.Backward(g.model.pages[at]) {
+		switch {
+		case !begins(p.changes, b):
+		case isAtEnd && slices.Contains(from, p.from):
+			return nil // no page was cut
+		case least <= lsnOf(p.from) && !t.hasLeft(lsnOf(p.from)):
+			return p
+		}
+	}
+	return nil
+}
+
+// hasLeft reports whether a change read is neither done nor after an LSN.
+func (t *tenure) hasLeft(lsn int64) bool {
+	for v := range t.shown {
+		if v.lsn <= lsn && !t.passed[v] {
+			return true
+		}
+	}
+	return false
+}
+
+// readOnFrom records that the process has cut its page, or one without a change up to there, where another page begins.
+func (t *tenure) readOnFrom(p *page) {
+	isReached := t.last == t.root || t.reached[t.last]
+	if t.hand != nil {
+		t.hand.changes, t.hand.next = t.hand.changes[:t.n], p.from
+	}
+	t.last, t.idle, t.reached[p.from] = p.from, nil, isReached
 }
 
 // begins reports whether some changes begin with those of a batch.

@@ -211,6 +211,38 @@ func (m *model) isOfNeighbour(by *instance, t *tenure, token string) bool {
 	return false
 }
 
+// isCutBetween reports whether a page may have been cut after an LSN and before another one, because a neighbouring
+// lease is there, with which the lease of a tenure is about to be joined.
+func (m *model) isCutBetween(by *instance, t *tenure, after, before int64) bool {
+	for at, other := range m.tenures {
+		if at.by != by || other.of.Max != t.of.Min && other.of.Min != t.of.Max {
+			continue
+		}
+		for token := range other.tokens {
+			if lsn := lsnOf(token); after <= lsn && lsn < before {
+				return true
+			}
+		}
+		if lsn := lsnOf(other.root); after <= lsn && lsn < before {
+			return true
+		}
+	}
+	return false
+}
+
+// hasReachedNearly reports whether no change read lies between a token and one before it that the lease may be at.
+func (t *tenure) hasReachedNearly(token string) bool {
+	at := lsnOf(token)
+	for reached := range t.reached {
+		if from := lsnOf(reached); from <= at && !slices.ContainsFunc(t.line, func(v version) bool {
+			return from < v.lsn && v.lsn <= at
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
 // emptyTokens are the tokens after what the process has passed and empty reads.
 func (t *tenure) emptyTokens() []string {
 	found, at := []string{t.last}, lsnOf(t.last)
