@@ -235,7 +235,8 @@ func (l *look) updatedRecord(r record) (next record, allowed bool) {
 	switch {
 	case l.by.steers:
 		return l.steeredRecord(r, next)
-	case r.mayBecome(next):
+	case r.mayBecome(next): // to make a lease over one that counts as deleted is to create it
+		next.asMade = r.state == feed.StateRetired && l.sent.Properties[notes.DueProperty] != ""
 		return next, true
 	case r.owner == l.me && next.isReset(r):
 		return next, true
