@@ -607,6 +607,42 @@ func TestADrySkipChangesNothingAndAResetBringsBack(t *testing.T) {
 	})
 }
 
+// A skip at the position of a lease is undone by a replay of its key from there, and only if something of the key is
+// skipped.
+func TestAReplayFromThePositionBringsSkippedChangesBack(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		h := newBad()
+		w.put("oslo", "bad", 1)
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(time.Minute)
+		f := w.onlyBad()
+		p.stop(t)
+		replay := func(city string) error {
+			_, err := w.admin(admin.Options{}).ResetKey(t.Context(), feed.Key(city), feed.FromBeginning())
+			return err
+		}
+		if err := replay("oslo"); !errors.Is(err, feed.ErrBadRequest) {
+			t.Errorf("replay of what is not skipped: %v, want %v", err, feed.ErrBadRequest)
+		}
+		if _, err := w.skip(f); err != nil {
+			t.Fatal(err)
+		}
+		if err := replay("bergen"); !errors.Is(err, feed.ErrBadRequest) {
+			t.Errorf("replay of another key: %v, want %v", err, feed.ErrBadRequest)
+		}
+		if err := replay("oslo"); err != nil {
+			t.Fatal(err)
+		}
+		h.repaired.Store(true)
+		p = w.run("b", h, changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(time.Minute)
+		if items, _ := h.items(); items != 1 || w.pending() != 0 {
+			t.Errorf("%d items after a replay, %d pending, want the skipped one", items, w.pending())
+		}
+		p.stop(t)
+	})
+}
+
 // One change of a transaction is skipped, and the handler is told that it does not have the whole.
 func TestAChangeOfATransactionIsSkipped(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -136,7 +136,7 @@ func (u *Unit) resetEach(ctx context.Context, action Action, s Selection,
 		}
 		if start := steps[i].To.Start.Time(); start.After(v.Now().Add(records.ClockGrain)) {
 			return nil, fmt.Errorf("%w: start %s is in the future, by the clock of the lease store: changes until then "+
-				"would be skipped without a sign: want a time that is past, or feed.FromNow", feed.ErrBadRequest,
+				"would be skipped without a sign: want a time that is past, or now", feed.ErrBadRequest,
 				start.UTC().Format(time.RFC3339))
 		}
 	}

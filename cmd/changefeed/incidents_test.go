@@ -330,8 +330,8 @@ func (s *stage) ends(name string, code int) {
 	}
 }
 
-// onSmallDisk runs the server on a disk of its own, which is full while the file full is there. A user who may mount in a
-// namespace of his own is enough.
+// onSmallDisk runs the server on a disk of its own, which is full while the file full is there. It needs a user who may
+// mount in a namespace of his own.
 const onSmallDisk = `
 mkdir "$1/disk" && mount -t tmpfs -o size=64m tmpfs "$1/disk" && cp -a "$1/store/." "$1/disk/" &&
 	mount --bind "$1/disk" "$1/store" || exit 1
@@ -345,7 +345,8 @@ shift && exec "$@"`
 
 // 8: the disk of the server is full, and has room again. Reads go on meanwhile, and no restart is needed.
 func TestIncidentFullDisk(t *testing.T) {
-	if out, err := exec.Command("unshare", "-rm", "sh", "-c", "mount -t tmpfs tmpfs /mnt").CombinedOutput(); err != nil {
+	mount := exec.Command("unshare", "-rm", "sh", "-c", "mount -t tmpfs tmpfs /mnt")
+	if out, err := mount.CombinedOutput(); err != nil {
 		t.Skipf("fills a disk of its own, which this machine does not allow: unshare -rm: %v %s", err, out)
 	}
 	s := newStage(t)

@@ -182,7 +182,7 @@ func (s Standing) WhyNoReplay(key string, from feed.Position) (why string, kind 
 		return "the source cannot tell which of two positions is the earlier one", feed.ErrBadRequest
 	case s.IsSplit():
 		return "the partition of the lease has been split: try again when its leases exist", feed.ErrConflict
-	case lsn >= s.in.LSN:
+	case lsn > s.in.LSN, lsn == s.in.LSN && !s.hasPassed(key):
 		return fmt.Sprintf("the lease is at %s: want an earlier position, because there is nothing to deliver again",
 			s.lease.Position), feed.ErrBadRequest
 	}
@@ -201,6 +201,12 @@ func (s Standing) WhyNoReplay(key string, from feed.Position) (why string, kind 
 			feed.ErrConflict
 	}
 	return "", nil
+}
+
+// hasPassed reports whether the lease may not deliver a change of a key after its position: it is skipped, or done.
+func (s Standing) hasPassed(key string) bool {
+	return s.done.Through > s.in.LSN ||
+		slices.ContainsFunc(s.skips.Changes, func(c notes.Skip) bool { return c.Key == key })
 }
 
 // Obey returns the properties of a lease after a request for a skip or a replay. The error is for the caller.

@@ -122,9 +122,9 @@ func (m *model) pageOf(t *tenure, at reading, b *feed.Batch) *page {
 	return nil
 }
 
-// pageAfterCut is the page that begins with a batch, if the process has cut the page before: two leases that are about to
-// be joined meet at one LSN, and read on from there if they are not joined. Nothing is skipped, because all changes read
-// before the beginning of the page are done.
+// pageAfterCut is the page that begins with a batch, if the process has cut the page before: two leases that are about
+// to be joined meet at one LSN, and read on from there if they are not joined. Nothing is skipped, because all changes
+// read before the beginning of the page are done.
 func (g *ledger) pageAfterCut(t *tenure, at reading, b *feed.Batch) *page {
 	isAtEnd := t.hand == nil || t.n == len(t.hand.changes)
 	if !g.joins || !isAtEnd && begins(t.hand.changes[t.n:], b) {
