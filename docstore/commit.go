@@ -319,9 +319,6 @@ func (g *group) writeToDisk() error {
 	return nil
 }
 
-// CheckRoom returns [ErrDiskFull], as a write would, if the disk has less free space than the store wants for writes.
-func (db *DB) CheckRoom() error { return db.eng.LacksRoom(1) }
-
 // needRoom returns [ErrDiskFull] if the disk has less free space than this part of the store's reserve. One check per
 // group is enough.
 func (g *group) needRoom(part uint64) error {

@@ -123,3 +123,6 @@ func (db *DB) Stats() Stats {
 	}
 	return s
 }
+
+// CheckRoom returns [ErrDiskFull], as a write would, if the disk has less free space than the store wants for writes.
+func (db *DB) CheckRoom() error { return db.eng.LacksRoom(1) }
