@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,43 @@ func TestAPausedUnitDeliversNothing(t *testing.T) {
 			p.stop(t)
 			if err := p.errs.all(); len(err) > 0 {
 				t.Errorf("errors: %v", err)
+			}
+		}
+	})
+}
+
+// Each instance reports a pause and its end, and one that begins meanwhile reports the pause it finds.
+func TestAPauseIsReported(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		told := map[string][]feed.Pause{}
+		run := func(name string) *process {
+			return w.run(name, &tally{}, changefeed.Options{Hooks: changefeed.Hooks{
+				Paused: func(_ context.Context, p feed.Pause) {
+					mu.Lock()
+					defer mu.Unlock()
+					told[name] = append(told[name], p)
+				},
+			}})
+		}
+		running := []*process{run("a")}
+		time.Sleep(time.Minute)
+		unit := w.admin(admin.Options{By: "ada", Reason: "INC-1"})
+		operate(t, func(ctx context.Context) ([]admin.Step, error) { return unit.Pause(ctx, admin.All()) })
+		begun := time.Now()
+		running = append(running, run("b"))
+		time.Sleep(time.Minute)
+		operate(t, func(ctx context.Context) ([]admin.Step, error) { return unit.Resume(ctx, admin.All()) })
+		time.Sleep(time.Minute)
+		for _, p := range running {
+			p.stop(t)
+		}
+		for _, name := range []string{"a", "b"} {
+			all := told[name]
+			if len(all) != 2 || !all[0].Ended.IsZero() || all[0].Range != feed.FullRange() || all[0].By != "ada" ||
+				all[0].Reason != "INC-1" || begun.Sub(all[0].Since).Abs() > 10*time.Second ||
+				all[1].Ended.Sub(begun).Abs() < 50*time.Second || all[1].Since != all[0].Since {
+				t.Errorf("%s reports %+v, want the pause at %v and its end a minute later", name, all, begun)
 			}
 		}
 	})

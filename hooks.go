@@ -26,21 +26,12 @@ func JoinHooks(hooks ...Hooks) Hooks {
 // withDefaultHooks sets the hooks that must not be silent.
 func withDefaultHooks(h Hooks) Hooks {
 	logged := LogHooks(slog.Default())
-	if h.Error == nil {
-		h.Error = logged.Error
-	}
-	if h.Parked == nil {
-		h.Parked = logged.Parked
-	}
-	if h.Outage == nil {
-		h.Outage = logged.Outage
-	}
-	if h.Slow == nil {
-		h.Slow = logged.Slow
-	}
-	if h.Differing == nil {
-		h.Differing = logged.Differing
-	}
+	setUnset(&h.Error, logged.Error)
+	setUnset(&h.Parked, logged.Parked)
+	setUnset(&h.Outage, logged.Outage)
+	setUnset(&h.Slow, logged.Slow)
+	setUnset(&h.Differing, logged.Differing)
+	setUnset(&h.Paused, logged.Paused)
 	if h.Begun == nil {
 		h.Begun = func(ctx context.Context, u feed.NewUnit) {
 			if passesOver(u) {
@@ -51,12 +42,18 @@ func withDefaultHooks(h Hooks) Hooks {
 	return h
 }
 
+func setUnset[E any](hook *func(context.Context, E), to func(context.Context, E)) {
+	if *hook == nil {
+		*hook = to
+	}
+}
+
 // passesOver reports whether a new unit skips changes, or may skip some.
 func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 
 // LogHooks are hooks writing to a logger. Failures and the beginning of an outage have the level error. Parked changes,
 // the end of an outage, a new unit which skips changes, slow batches, leases taken from an instance without a sign of
-// life, and instances which begin to differ or no longer do have the level warning. Any other new unit, acquired and
+// life, pauses, and instances which begin to differ or no longer do have the level warning. Any other new unit, acquired and
 // released leases, redriven letters, and keys when they are set aside, held or free again have the level info. Batches
 // have the level debug.
 //
@@ -108,6 +105,13 @@ func LogHooks(log *slog.Logger) Hooks {
 				return
 			}
 			log.WarnContext(ctx, "instances of the unit no longer differ", "duration", d.Ended.Sub(d.Since))
+		},
+		Paused: func(ctx context.Context, p feed.Pause) {
+			text := "keys are paused: their changes wait until changefeed leases resume"
+			if !p.Ended.IsZero() {
+				text = "the pause of keys is over"
+			}
+			log.WarnContext(ctx, text, "range", p.Range.String(), "by", p.By, "reason", p.Reason, "since", p.Since)
 		},
 		Key:      logKeys(log),
 		Redriven: logRedriven(log),

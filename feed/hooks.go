@@ -6,7 +6,7 @@ import (
 )
 
 // Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage, Begun,
-// Differing and Slow write warnings and errors to slog.Default as LogHooks of package changefeed do. So no change
+// Differing, Paused and Slow write warnings and errors to slog.Default as LogHooks of package changefeed do. So no change
 // fails, leaves the feed, hangs or is skipped in silence. The processor calls hooks from many goroutines, so they must
 // return soon; a hook that panics ends the program. JoinHooks of that package joins several.
 //
@@ -41,6 +41,9 @@ type Hooks struct {
 	Outage func(ctx context.Context, o Outage)
 	// Differing: live instances of the unit run different handlers, programs or options, or they no longer do.
 	Differing func(ctx context.Context, d Difference)
+	// Paused: an operator has paused keys of the unit, or the pause is over. An instance reports the pauses that it finds
+	// when it begins, too.
+	Paused func(ctx context.Context, p Pause)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
 	Key func(ctx context.Context, k KeyEvent)
 	// Redriven: the handler has received a letter again, at the request of an operator or after an outage.
@@ -78,6 +81,7 @@ func (h Hooks) And(next Hooks) Hooks {
 		Parked:    both(h.Parked, next.Parked),
 		Outage:    both(h.Outage, next.Outage),
 		Differing: both(h.Differing, next.Differing),
+		Paused:    both(h.Paused, next.Paused),
 		Key:       both(h.Key, next.Key),
 		Redriven:  both(h.Redriven, next.Redriven),
 		Error:     both(h.Error, next.Error),
@@ -203,4 +207,13 @@ type NewUnit struct {
 	// Passed is the number of present changes before Start, which the unit skips. Passed is nil if the number is
 	// unknown: the source is no [Counter], the mode is all versions and deletes, or the count took longer than 10 s.
 	Passed *int64
+}
+
+// Pause is a time in which an operator has paused keys of a unit: no instance delivers their changes.
+type Pause struct {
+	Range  Range     // of effective partition keys
+	By     string    // who; empty if that is unknown
+	Reason string    // why; empty if that is unknown
+	Since  time.Time // by the clock of the lease store
+	Ended  time.Time // zero while the pause lasts
 }

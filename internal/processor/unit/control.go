@@ -13,6 +13,28 @@ import (
 
 // How an instance obeys the requests about whole leases; package notes describes them.
 
+// comparePauses tells the hook which pauses have begun and ended since the last round.
+func (b *balancer) comparePauses() {
+	now := map[feed.Range]feed.Pause{}
+	for _, q := range b.in.View.Kind(feed.KindRequest) {
+		c, err := notes.ReadControl(q.Properties)
+		if err != nil || c.Action != notes.Pause || q.State != feed.StateLive {
+			continue
+		}
+		p := feed.Pause{Range: feed.Range{Min: c.Min, Max: c.Max}, By: c.By, Reason: c.Why, Since: q.Updated}
+		if now[p.Range] = p; b.paused[p.Range] == (feed.Pause{}) {
+			instance.CallHook(b.in, b.in.Hooks.Paused, p)
+		}
+	}
+	for r, p := range b.paused {
+		if now[r] == (feed.Pause{}) {
+			p.Ended = b.in.View.Now()
+			instance.CallHook(b.in, b.in.Hooks.Paused, p)
+		}
+	}
+	b.paused = now
+}
+
 // obeyPauses stops the workers of paused leases, and releases paused leases that have no worker yet.
 func (b *balancer) obeyPauses(ctx context.Context, leases []feed.Record) {
 	pauses := b.in.View.Pauses()

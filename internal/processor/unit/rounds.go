@@ -30,15 +30,16 @@ type balancer struct {
 	follower *follower
 	presence *presence
 	rng      *rand.Rand
-	waiting  latest.Since[string] // ids of leases that should have been taken, or given by another owner
-	planned  time.Time            // the store's time of the last plan
-	overlaps latest.Since[string] // ids of overlaps in listings
-	gaps     []gap                // in the last listing
-	tiled    []feed.Record        // the leases of the last listing without a hole
-	reported map[string]bool      // documents that were reported as invalid
-	marked   map[string]string    // ETags of leases with an old mark in the last listing, by their ids
-	marker   feed.Record          // the unit's marker when this instance joined; zero before that
-	gone     error                // why the unit has no leases any more
+	waiting  latest.Since[string]      // ids of leases that should have been taken, or given by another owner
+	planned  time.Time                 // the store's time of the last plan
+	overlaps latest.Since[string]      // ids of overlaps in listings
+	gaps     []gap                     // in the last listing
+	tiled    []feed.Record             // the leases of the last listing without a hole
+	reported map[string]bool           // documents that were reported as invalid
+	marked   map[string]string         // ETags of leases with an old mark in the last listing, by their ids
+	marker   feed.Record               // the unit's marker when this instance joined; zero before that
+	gone     error                     // why the unit has no leases any more
+	paused   map[feed.Range]feed.Pause // as of the last round
 
 	joins       joins
 	takeovers   takeovers // of this round
@@ -124,6 +125,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.presence.cleanPresences(ctx)
 	}
 	b.compareVariants(s.hosts)
+	b.comparePauses()
 	b.waiting.See(records.IDs(s.pick(s.plan.Waiting)))
 	// This must happen before the first lease begins: if another kind of processor shares the unit, the position must
 	// not pass keys that are set aside, because the other processor would skip their changes.
