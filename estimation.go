@@ -248,6 +248,9 @@ func (u *measuredUnit) stuckBecause(lease feed.Record, lag Lag) (why []feed.Stuc
 	case lease.State != feed.StateLive && !lease.Free() && !isSilent(lease, u.at): // it is being split
 	case records.IsPaused(lease, u.view.Pauses()):
 		why = append(why, feed.StuckPaused)
+		if lease.Free() && !u.works { // the end of the pause alone does not help
+			why = append(why, feed.StuckStopped)
+		}
 	case lease.Free() && u.works:
 		why = append(why, feed.StuckFree)
 	case lease.Free():

@@ -165,6 +165,15 @@ func TestAStuckLeaseSaysWhy(t *testing.T) {
 		{"paused", func(_ *world, l *feed.Record) {
 			l.Owner, l.Epoch = "", ""
 			records.MarkPaused(l, time.Now())
+		}, []feed.Stuck{feed.StuckPaused, feed.StuckStopped}},
+		{"paused, and instances run", func(w *world, l *feed.Record) {
+			l.Owner, l.Epoch = "", ""
+			records.MarkPaused(l, time.Now())
+			if _, err := w.leases.Create(w.t.Context(), feed.Record{
+				Kind: feed.KindHost, Token: "b", Owner: "b", Epoch: "1", Expiration: time.Minute,
+			}); err != nil {
+				w.t.Fatal(err)
+			}
 		}, []feed.Stuck{feed.StuckPaused}},
 		{"an outage", func(_ *world, l *feed.Record) {
 			records.SetProperty(l, notes.OutageProperty, notes.Outage(time.Now()))

@@ -5,7 +5,7 @@ type Stuck string
 
 // The reasons. A lease can have several.
 const (
-	StuckStopped Stuck = "stopped"  // the lease has no owner, and no instance of the unit runs
+	StuckStopped Stuck = "stopped"  // the lease has no owner, and no instance of the unit runs, also if it is paused
 	StuckFree    Stuck = "free"     // the lease has no owner, though instances run
 	StuckExpired Stuck = "expired"  // the owner has been silent for too long
 	StuckPaused  Stuck = "paused"   // an operator has paused the lease, see package admin
