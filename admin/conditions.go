@@ -26,10 +26,16 @@ type condition struct {
 // manyAttempts is from how many failed attempts on a batch is a failure.
 const manyAttempts = 5
 
-// inState returns a condition about the state of a lease.
+// inState returns a condition about the owner of a lease: see [Listing.standing].
 func inState(state State, text string) func(*Lease, *Listing) (string, bool) {
-	return func(l *Lease, _ *Listing) (string, bool) { return text, l.State == state }
+	return func(l *Lease, of *Listing) (string, bool) { return text, of.standing(l) == state }
 }
+
+// aboutRetired is what a lease is that nobody needs.
+const aboutRetired = "a lease is left that was replaced, or created too late"
+
+// adviceToStart is what to do if no instance of the unit runs.
+const adviceToStart = "Start an instance of the unit."
 
 // adviceOnHole is what to do about keys without a lease.
 var adviceOnHole = choice{
@@ -111,25 +117,22 @@ var conditions = []condition{
 	},
 	{
 		word: WordExpired, grade: GradeFailure, gradeAtWork: GradeWarning, about: "the owner of a lease is silent",
-		lease: func(l *Lease, _ *Listing) (string, bool) {
+		lease: func(l *Lease, of *Listing) (string, bool) {
 			return fmt.Sprintf("owner %s is silent for %s", sentence.OneLine(l.Owner), sentence.Duration(l.Silent)),
-				l.State == StateExpired
+				of.standing(l) == StateExpired
 		},
 		means: "its owner has been silent for too long",
 		next: choice{
 			"start an instance: nobody else works on these leases",
-			"other instances take over: if they do not within a minute, read their log",
+			"the instances take over: if they do not within a minute, read their log",
 		},
-		advice: choice{
-			"Start an instance of the unit, which takes the lease.",
-			"Wait for a round of the other instances, which take the lease (13 s by default).",
-		},
+		advice: choice{adviceToStart, "Wait for a round of the instances, which take the lease (13 s by default)."},
 	},
 	{
 		word: WordSilent, grade: GradeWarning, about: "the owner of a lease is late, and may hang",
 		lease:  inState(StateSilent, "its owner is late"),
 		means:  "its owner is late",
-		next:   always("see whether the owner hangs; others take over when the lease expires"),
+		next:   always("see whether the owner hangs, and whether it reaches the lease store"),
 		advice: always("Look whether {owner} runs, and whether it reaches the lease store."),
 	},
 	{
@@ -163,9 +166,27 @@ var conditions = []condition{
 			"their limit of leases is reached, and at their logs."),
 	},
 	{
-		word: WordRetired, grade: GradeWarning, about: "a lease that others have replaced is left",
-		lease: inState(StateRetired, "others have replaced it"), means: "replaced by others, and left",
-		next: always("delete the document"), advice: always("Remove it with changefeed leases gc."),
+		word: WordRetired, grade: GradeWarning, about: aboutRetired,
+		lease: func(l *Lease, _ *Listing) (string, bool) {
+			return "others have replaced it", l.State == StateRetired && !l.isLate()
+		},
+		means: "replaced by others, and left",
+		next:  always("delete the document"), advice: always("Remove it with changefeed leases gc."),
+	},
+	{
+		word: WordRetired, grade: GradeWarning, about: aboutRetired,
+		lease: func(l *Lease, _ *Listing) (string, bool) {
+			return "it was created too late, and counts as deleted", l.State == StateRetired && l.isLate()
+		},
+		means: "created too late, so it counts as deleted",
+		next: choice{
+			"start an instance, which removes the document or uses it",
+			"instances remove the document or use it: leave it to them",
+		},
+		advice: choice{
+			"Start an instance, which removes the lease, or uses it if no other lease has its keys.",
+			"Wait for some rounds: the instances remove the lease, or use it if no other lease has its keys.",
+		},
 	},
 	{
 		word: WordDefied, grade: GradeWarning, about: "an owner has not obeyed a pause yet",
@@ -188,13 +209,13 @@ var conditions = []condition{
 	},
 	{
 		word: WordStopped, grade: GradeWarning, about: "no instance of the unit runs",
-		lease: func(l *Lease, _ *Listing) (string, bool) {
-			return "no instance runs", l.State == StateStopped || l.IsAbandoned
+		lease: func(l *Lease, of *Listing) (string, bool) {
+			state := of.standing(l)
+			return "no instance runs", state == StateStopped || l.IsAbandoned || state == StatePaused && !of.IsAtWork()
 		},
-		means: "no instance of the unit runs",
-		next:  always("start an instance"),
-		// An abandoned lease is expired too, whose advice says the same.
-		advice: choice{"Start an instance of the unit.", ""},
+		means:  "no instance of the unit runs",
+		next:   always("start an instance"),
+		advice: choice{adviceToStart, ""},
 	},
 	{
 		word: WordHeld, grade: GradeWarning, about: "keys are held behind a dead letter",

@@ -103,7 +103,7 @@ func (e explainer) explain() Explanation {
 			x.Facts = append(x.Facts, sentence.Capital(note))
 		}
 	}
-	for _, fact := range []string{e.whoPaused(), e.whoReset(), e.missingParts(), e.failingSince(), e.holesBeside()} {
+	for _, fact := range []string{e.whoPaused(), e.whoReset(), e.replacement(), e.failingSince(), e.holesBeside()} {
 		if fact != "" {
 			x.Facts = append(x.Facts, fact)
 		}
@@ -130,7 +130,7 @@ func (e explainer) whoOwns() string {
 		return fmt.Sprintf("Nobody owns the lease, which was last written at %s, %s ago; %s",
 			sentence.Clock(e.Updated, e.now()), sentence.Duration(e.Silent), runs)
 	}
-	until := e.Updated.Add(cmp.Or(e.Expiration, defaultSilence))
+	until := e.Updated.Add(e.allowed())
 	switch {
 	case e.State == StateRetired || e.State == StateBroken:
 		return fmt.Sprintf("It names %s as its owner, and was last written at %s, %s ago.", e.Owner,
@@ -138,6 +138,10 @@ func (e explainer) whoOwns() string {
 	case e.isOverdue():
 		return fmt.Sprintf("%s owned the lease until %s, and wrote it last at %s; %s", e.Owner,
 			sentence.Clock(until, e.now()), sentence.Clock(e.Updated, e.now()), runs)
+	}
+	if !e.unit.hasOthers(e.Lease) {
+		return fmt.Sprintf("%s owns the lease, and wrote it %s ago. No other instance runs to take the lease if it stays "+
+			"silent.", e.Owner, sentence.Duration(e.Silent))
 	}
 	return fmt.Sprintf("%s owns the lease, and wrote it %s ago. If it stays silent, others take the lease at %s.",
 		e.Owner, sentence.Duration(e.Silent), sentence.Clock(until, e.now()))
@@ -198,20 +202,26 @@ func (e explainer) whoReset() string {
 	return fmt.Sprintf("It was reset at %s; the history does not say by whom.", sentence.Clock(on, e.now()))
 }
 
-// missingParts says which leases a split still has to make.
-func (e explainer) missingParts() string {
+// replacement says which leases replace a lease that is being split, cut or joined, and what is missing.
+func (e explainer) replacement() (text string) {
 	switch {
-	case e.Record.State != feed.StateSplitting:
+	case e.Record.State != feed.StateSplitting || e.State == StateBroken:
 		return ""
 	case e.joinedInto() != "":
-		return fmt.Sprintf("It is being joined with a neighbouring lease into %s, because the unit has more leases than it "+
-			"needs. If its owner ends before, it is a lease of its own again.", e.joinedInto())
+		return fmt.Sprintf("The unit has more leases than it needs. If the lease %s is not made, the next owner makes this "+
+			"one a lease of its own again.", e.joinedInto())
 	case len(e.Parts) == 0:
-		return "Its owner has not said yet into which parts it is split."
+		text = "The lease does not say yet which parts these are."
 	case len(e.Missing) == 0:
-		return fmt.Sprintf("It is split into %s, which all have leases.", rangesText(e.Parts))
+		text = fmt.Sprintf("The parts are %s, which all have leases.", rangesText(e.Parts))
+	default:
+		text = fmt.Sprintf("The parts are %s; there is no lease yet for %s.", rangesText(e.Parts),
+			rangesText(e.Missing))
 	}
-	return fmt.Sprintf("It is split into %s; there is no lease yet for %s.", rangesText(e.Parts), rangesText(e.Missing))
+	if !e.isAtWork() {
+		text += " The next owner finishes that."
+	}
+	return text
 }
 
 // rangesText names ranges.
@@ -246,17 +256,23 @@ func (e explainer) holesBeside() string {
 	return ""
 }
 
-// adviceOnSplit is what to do about a lease that is being split.
-var adviceOnSplit = choice{
-	"Start an instance of the unit, which finishes the split or the join.",
-	"Wait: the owner makes the missing leases within seconds. If it does not, look at its log.",
+// adviceOnReplacement is what to do about a lease that its owner splits, cuts or joins. Without an owner at work, the
+// conditions say what to do.
+func (e explainer) adviceOnReplacement() string {
+	switch {
+	case e.State != StateSplitting || !e.isAtWork():
+		return ""
+	case e.joinedInto() != "":
+		return "Wait: the owner joins the leases within seconds. If it does not, look at its log."
+	}
+	return "Wait: the owner makes the missing leases within seconds. If it does not, look at its log."
 }
 
 // next says what to do.
 func (e explainer) next() (list []string) {
 	works := e.unit.IsAtWork()
-	if e.State == StateSplitting {
-		list = append(list, adviceOnSplit.of(works))
+	if text := e.adviceOnReplacement(); text != "" {
+		list = append(list, text)
 	}
 	for _, c := range conditions {
 		if c.lease == nil {

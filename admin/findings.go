@@ -93,8 +93,9 @@ func aboutRecord(r feed.Record, text string) Finding {
 	return Finding{Kind: r.Kind, ID: r.ID, Token: r.Token, Range: r.Range, Text: text}
 }
 
-// Findings returns all that is wrong, the worst first. The lag alone is no finding: see [Listing.Waiting] and
-// [Listing.Behind].
+// Findings returns all that is wrong, the worst first. A lease that is being split, cut or joined is silent, expired,
+// free, stopped or paused as a live lease is, although its state is [StateSplitting]. The lag alone is no finding: see
+// [Listing.Waiting] and [Listing.Behind].
 func (l *Listing) Findings() (all []Finding) {
 	works := l.IsAtWork()
 	for _, c := range conditions {

@@ -80,9 +80,10 @@ func (i *Instance) Skew() (skew time.Duration, known bool) {
 
 // owns reports whether the instance owns a lease. Its earlier lives do not count, and neither do leases that others
 // have replaced.
-func (i *Instance) owns(l *Lease) bool {
-	return l.Owner == i.Owner && l.Epoch == i.Epoch && l.Record.State != feed.StateRetired
-}
+func (i *Instance) owns(l *Lease) bool { return i.isOwner(l) && l.Record.State != feed.StateRetired }
+
+// isOwner reports whether a lease names this life of the instance as its owner.
+func (i *Instance) isOwner(l *Lease) bool { return l.Owner == i.Owner && l.Epoch == i.Epoch }
 
 // Variants returns what the running instances run.
 func (l *Listing) Variants() feed.Variants {

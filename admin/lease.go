@@ -23,20 +23,22 @@ type State string
 // The states of a lease. The document of a lease contains only the last three and live.
 const (
 	StateLive      State = "live"
-	StateSilent    State = "silent"  // its owner has been silent for longer than an owner at work is
-	StateExpired   State = "expired" // its owner has been silent for too long: others take the lease
-	StateFree      State = "free"    // it has no owner, though instances run
-	StateStopped   State = "stopped" // it has no owner, and no instance of the unit runs
-	StatePaused    State = "paused"  // it has no owner, and nobody may take it: see [Unit.Pause]
-	StateBroken    State = "broken"  // the document is no lease, so nobody works on it
-	StateHole      State = "hole"    // of an [Explanation]: keys that no lease covers
-	StateSplitting State = "splitting"
-	StateRetired   State = "retired" // others have replaced it
+	StateSilent    State = "silent"    // its owner has been silent for longer than an owner at work is
+	StateExpired   State = "expired"   // its owner has been silent for too long: others may take the lease
+	StateFree      State = "free"      // it has no owner, though instances run
+	StateStopped   State = "stopped"   // it has no owner, nobody has paused it, and no instance of the unit runs
+	StatePaused    State = "paused"    // it has no owner, and nobody may take it: see [Unit.Pause]
+	StateBroken    State = "broken"    // the document is no lease, so nobody works on it
+	StateHole      State = "hole"      // of an [Explanation]: keys that no lease covers
+	StateSplitting State = "splitting" // others are about to replace it, whether it has an owner or not
+	StateRetired   State = "retired"   // others have replaced it, or it was created too late and counts as deleted
 )
 
 // Lease is a lease of the unit, as it is. Its record has the token, the range, the owner and the position.
 type Lease struct {
-	feed.Record // as it is stored, without the range if an old lease does not say it and it is not known
+	// Record is as it is stored, without the range if an old lease does not say it and it is not known. Its State is
+	// retired if the lease counts as deleted, because it was created too late.
+	feed.Record
 
 	State  State
 	Since  time.Time     // since when the lease has no owner at work, by the store's clock; zero if it has
@@ -64,13 +66,6 @@ type Lease struct {
 	Notes []string // what an operator should know
 }
 
-// defaultSilence is how long an owner may be silent if the lease does not say: the default of the processor's options.
-const defaultSilence = defaultExpiration
-
-// usualSilence is how long a working owner may be silent with the default options, in hundredths of the expiration:
-// half as long again as between two renewals.
-const usualSilence = 45
-
 // noteFree is the note of a free lease.
 const noteFree = "free: nobody works on it"
 
@@ -87,23 +82,35 @@ func (l *Lease) InHand(now time.Time) (longest time.Duration) {
 	return longest
 }
 
-// describeLease describes a lease, as far as that needs no other record.
-func describeLease(record feed.Record, now time.Time) Lease {
-	quiet, allowed := now.Sub(record.Updated), cmp.Or(record.Expiration, defaultSilence)
+// newLease returns a lease, as its record alone describes it.
+func newLease(record feed.Record, now time.Time) Lease {
+	if records.IsLate(record) {
+		record.State = feed.StateRetired
+	}
 	l := Lease{
-		Record: record, State: State(record.State.String()), Silent: max(0, quiet), Held: HeldKeys(record),
+		Record: record, State: State(record.State.String()), Silent: max(0, now.Sub(record.Updated)),
+		Held: HeldKeys(record),
 	}
 	for _, key := range l.keysAside() {
 		l.SetAside = append(l.SetAside, key.Key)
 	}
-	if l.State.isComputed() { // of a later version, which means something else by the word
+	switch {
+	case record.Err != nil && !errors.Is(record.Err, feed.ErrForeignLease):
+		l.State = StateBroken
+	case l.State.isComputed(): // of a later version, which means something else by the word
 		l.State = "later " + l.State
 	}
-	l.noteOwner(now, quiet, allowed)
+	return l
+}
+
+// describe adds what there is to know of a lease, without its lag.
+func (l *Lease) describe(of *Listing) {
+	now, record := of.At, l.Record
+	l.noteOwner(of)
 	if record.State == feed.StateSplitting && l.joinedInto() != "" {
 		l.note("it is being joined with a neighbouring lease into %s", l.joinedInto())
 	} else if record.State == feed.StateSplitting {
-		l.note("its partition was split: its owner makes the leases that replace it")
+		l.note("it is being replaced by leases of its parts, because its partition was split, or to have more leases")
 	}
 	if record.Fence.After(now) {
 		l.note("its new owner begins in %v, when the last one must have stopped",
@@ -119,49 +126,9 @@ func describeLease(record feed.Record, now time.Time) Lease {
 	if n := len(l.SetAside); n > 0 {
 		l.note("partition keys set aside, to be read again: %d", n)
 	}
-	if since := outageOf(record); !since.IsZero() && quiet <= allowed {
+	if since := outageOf(record); !since.IsZero() && !l.isOverdue() {
 		l.Outage = since.UTC()
 		l.note("outage since %s", sentence.Clock(since, now))
-	}
-	return l
-}
-
-// noteOwner says whether the lease has an owner who works, who has been silent for some time; allowed is how long an
-// owner may be silent.
-func (l *Lease) noteOwner(now time.Time, quiet, allowed time.Duration) {
-	if l.Err != nil {
-		l.note("%v", l.Err)
-	}
-	switch {
-	case l.Err != nil && !errors.Is(l.Err, feed.ErrForeignLease):
-		l.State = StateBroken
-	case l.Record.State == feed.StateRetired:
-		l.note("replaced by others, and left because it could not be deleted: delete it")
-	case !records.IsKnownState(l.Record.State):
-		l.note("its state %q belongs to a later version", l.Record.State)
-	case l.Free() && records.IsMarkedPaused(l.Record):
-		since := notes.PausedSince(l.Properties[notes.PausedProperty])
-		l.setUnowned(StatePaused, since)
-		l.note("paused since %s: changefeed leases resume ends that", sentence.Clock(since, now))
-	case l.Free():
-		l.setUnowned(StateFree, l.Updated)
-		l.note(noteFree)
-	case quiet > allowed:
-		l.setUnowned(StateExpired, l.Updated.Add(allowed))
-		l.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
-	case quiet > allowed*usualSilence/100:
-		l.setUnowned(StateSilent, l.Updated)
-		l.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second),
-			(allowed - quiet).Round(time.Second))
-	case l.Epoch == "":
-		l.note("owned by a processor of another make")
-	}
-}
-
-// setUnowned sets the state of a live lease whose owner does not work, or may not. Other states say more.
-func (l *Lease) setUnowned(state State, since time.Time) {
-	if l.Record.State == feed.StateLive {
-		l.State, l.Since = state, since
 	}
 }
 
@@ -179,16 +146,6 @@ func (s State) isComputed() bool {
 		return true
 	}
 	return false
-}
-
-// isAtWork reports whether the owner of the lease may run.
-func (l *Lease) isAtWork() bool {
-	return l.Owner != "" && l.Record.State != feed.StateRetired && l.State != StateBroken && !l.isOverdue()
-}
-
-// isOverdue reports whether the owner has been silent for longer than an owner may be, also during a split.
-func (l *Lease) isOverdue() bool {
-	return l.State == StateExpired || l.Silent > cmp.Or(l.Expiration, defaultSilence)
 }
 
 // isLost reports whether the source does not have the changes after the position.
@@ -256,25 +213,6 @@ func outageOf(lease feed.Record) time.Time {
 		return time.Time{}
 	}
 	return notes.ReadOutage(lease.Properties[notes.OutageProperty])
-}
-
-// markStopped marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for
-// the next instance. If the unit works, a free lease is another matter: an instance should have taken the lease. If the
-// instances were killed, their leases have owners still.
-func (l *Listing) markStopped() {
-	if l.IsAtWork() {
-		return
-	}
-	for i := range l.Leases {
-		lease := &l.Leases[i]
-		lease.IsAbandoned = lease.Owner != "" && lease.isOverdue() && lease.Record.State != feed.StateRetired &&
-			lease.State != StateBroken
-		if lease.State != StateFree {
-			continue
-		}
-		lease.State = StateStopped
-		lease.Notes[slices.Index(lease.Notes, noteFree)] = "stopped: no instance runs" + lease.waitingText()
-	}
 }
 
 // waitingText says how many changes wait for the next instance; if the number is unknown, another note says why.

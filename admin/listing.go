@@ -81,13 +81,13 @@ func survey(ctx context.Context, u *Unit) (*Listing, []feed.Record, error) {
 	return l, records, nil
 }
 
-// describeRecords describes each record by itself.
+// describeRecords describes each record, as far as that needs no source.
 func describeRecords(records []feed.Record, now time.Time) *Listing {
 	l := &Listing{At: now}
 	for _, record := range records {
 		switch record.Kind {
 		case feed.KindLease:
-			l.Leases = append(l.Leases, describeLease(record, now))
+			l.Leases = append(l.Leases, newLease(record, now))
 		case feed.KindHost:
 			l.Instances = append(l.Instances, describeInstance(record, now))
 		case feed.KindRequest:
@@ -100,6 +100,9 @@ func describeRecords(records []feed.Record, now time.Time) *Listing {
 		default:
 			l.Documents = append(l.Documents, describeUnknown(record))
 		}
+	}
+	for i := range l.Leases {
+		l.Leases[i].describe(l)
 	}
 	return l
 }

@@ -37,8 +37,9 @@ func atWork(now time.Time, edit func(*feed.Record)) feed.Record {
 // host is the presence of an instance that has just shown life.
 func host(now time.Time, name string) feed.Record {
 	return feed.Record{
-		Kind: feed.KindHost, ID: name, Token: name + "/1", Owner: name, Epoch: "e1", Expiration: time.Minute,
-		Updated: now,
+		Kind: feed.KindHost, ID: name, Token: name + "/1", Owner: name, Epoch: "e1",
+		Expiration: 42500 * time.Millisecond, // of an instance with the default options
+		Updated:    now,
 	}
 }
 
@@ -87,14 +88,15 @@ func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
 		{"spoilt", 0, func(l *feed.Record) { l.Err = feed.ErrBadLease }, StateBroken, -1, "not a lease document"},
 		{"splitting, and its owner is dead", time.Hour, func(l *feed.Record) {
 			l.State = feed.StateSplitting
-		}, StateSplitting, -1, "expired"},
+		}, StateSplitting, time.Minute, "expired"},
 		{"retired", time.Hour, func(l *feed.Record) { l.State = feed.StateRetired }, StateRetired, -1, "replaced"},
 		{
 			"of a later version", 0, func(l *feed.Record) { l.State = "new" }, "new", -1,
 			`its state "new" belongs to a later version`,
 		},
 	} {
-		l := describeLease(atWork(now, tt.edit), now.Add(tt.quiet))
+		others := []feed.Record{host(now, "one"), host(now.Add(tt.quiet), "two")}
+		l := describeRecords(append(others, atWork(now, tt.edit)), now.Add(tt.quiet)).Leases[0]
 		since := time.Time{}
 		if tt.since >= 0 {
 			since = now.Add(tt.since)
@@ -132,7 +134,7 @@ func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
 	} {
 		record := atWork(now, c.edit)
 		record.Properties = map[string]string{notes.OutageProperty: notes.Outage(c.at)}
-		l := describeLease(record, now)
+		l := describeRecords([]feed.Record{record, host(now, "two")}, now).Leases[0]
 		if said := strings.Join(l.Notes, "; "); said != c.want || !l.Outage.IsZero() != c.is ||
 			c.is && !l.Outage.Equal(c.at) {
 			t.Errorf("%s: %q, outage since %v, want %q", c.name, said, l.Outage, c.want)
@@ -363,7 +365,7 @@ func TestEachFindingIsFoundWhereItIs(t *testing.T) {
 		}), owned, by}, "owner one is silent for 1m1s", GradeWarning},
 		WordSilent: {[]feed.Record{atWork(now, func(r *feed.Record) {
 			r.Updated = now.Add(-40 * time.Second)
-		})}, "its owner is late", GradeWarning},
+		}), host(now, "one")}, "its owner is late", GradeWarning},
 		WordFree: {[]feed.Record{atWork(now, func(r *feed.Record) {
 			r.Owner, r.Epoch = "", ""
 		}), owned, by}, "nobody has the lease", GradeWarning},

@@ -28,8 +28,8 @@ and keys without a lease.
 The first line of a unit has the sums and, if it is known, the watermark: every change committed before this time
 is handled. Changes of held keys count as unhandled.
 
-The state of a lease is live, silent (its owner is late), expired, free, stopped (free, and no instance of the unit
-runs), paused, broken, splitting or retired.
+The state of a lease is live, silent (its owner is late), expired, free, stopped (free, no instance runs), paused,
+broken, splitting (being replaced) or retired.
 
 The containers that the units read are looked for in the same store or, in an account, in the same database, and at
 --source. A store and changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts

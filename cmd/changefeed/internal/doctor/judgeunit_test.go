@@ -86,7 +86,7 @@ func TestWhatIsWrongWithALeaseIsJudged(t *testing.T) {
 		{
 			"expired, and others work",
 			[]any{state(admin.StateExpired), instance("two/B")},
-			Warn, "silent for too long", "other instances take over",
+			Warn, "silent for too long", "the instances take over",
 		},
 		{"expired, and nobody works", []any{state(admin.StateExpired)}, Fail, "-FF of one", "start an instance"},
 		{

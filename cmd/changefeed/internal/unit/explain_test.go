@@ -46,7 +46,7 @@ func TestALeaseIsExplained(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		all, err := o.explain(t, "")
 		until := time.Now().Add(50 * time.Second).UTC().Format(time.TimeOnly)
-		wantAll(t, all, err, "one owns the lease, and wrote it 10s ago. If it stays silent, others take the lease at "+until,
+		wantAll(t, all, err, "one owns the lease, and wrote it 10s ago. No other instance runs to take the lease",
 			"4 changes wait after it", "Nothing: the owner is at work.")
 		c := notes.Control{Action: notes.Pause, Max: "FF", By: "eve"}
 		request, err := o.store.Create(t.Context(), feed.Record{
@@ -65,7 +65,7 @@ func TestALeaseIsExplained(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		all, err = o.explain(t, "-FF")
-		wantAll(t, all, err, "one owned the lease until "+until, "Start an instance of the unit, which takes the lease.")
+		wantAll(t, all, err, "one owned the lease until "+until, "Start an instance of the unit.")
 		unit := admin.Open(o.monitored, o.store, admin.Options{By: "ada", Reason: "INC-4711"})
 		if _, err := unit.Pause(t.Context(), admin.All()); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestASplitAndAHoleAreExplained(t *testing.T) {
 		})
 		o.lease(t, "1F-3F", nil)
 		all, err := o.explain(t, "-3F")
-		wantAll(t, all, err, "It is split into -1F and 1F-3F; there is no lease yet for -1F.", "has failed 3 times",
+		wantAll(t, all, err, "The parts are -1F and 1F-3F; there is no lease yet for -1F.", "has failed 3 times",
 			"No lease covers the keys 3F-FF beside it.", "Wait: the owner makes the missing leases", "--max-attempts")
 		if all, err = o.explain(t, ""); err != nil || len(all) != 3 || all[2].State != KindHole || all[2].Lease != nil {
 			t.Errorf("all explanations are %+v, %v, want two leases and a hole", all, err)

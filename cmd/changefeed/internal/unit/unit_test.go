@@ -140,8 +140,8 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 				o.lease(t, "-1F", nil)
 				o.lease(t, "1F-FF", nil)
 			},
-			"lease -1F-1F: \nlease -FF-FF: its partition was split: its owner makes the leases that replace " +
-				"it\nlease 1F-FF1F-FF: \n",
+			"lease -1F-1F: \nlease -FF-FF: it is being replaced by leases of its parts, because its partition was split, " +
+				"or to have more leases\nlease 1F-FF1F-FF: \n",
 		},
 		{"retired", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *feed.Record) { l.State = feed.StateRetired })
