@@ -100,12 +100,13 @@ func judgeLag(u *unit.Unit) Finding {
 
 // whyUnknown returns why the lag of a unit is unknown.
 func whyUnknown(u *unit.Unit) string {
-	for _, r := range u.Rows {
-		if r.Kind == unit.KindHole {
-			return "no lease covers " + r.Range
-		}
-		if r.Kind == unit.KindLease && r.Lag == nil && len(r.Notes) > 0 {
-			return "lease " + r.Lease + ": " + strings.TrimPrefix(r.Notes[len(r.Notes)-1], "lag unknown: ")
+	l := u.Listing()
+	if len(l.Holes) > 0 {
+		return "no lease covers " + l.Holes[0].Range.String()
+	}
+	for _, lease := range l.Leases {
+		if lease.Unknown != nil {
+			return fmt.Sprintf("lease %s: %v", lease.Token, lease.Unknown)
 		}
 	}
 	return "a lease cannot be counted"
@@ -127,8 +128,11 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 	}
 	about := nameOf(u)
 	if len(gone) > 0 {
-		found = append(found, bad(check, about, Warn, "see why they have ended: others take over their leases",
-			"gone without an end: %s", some(gone)))
+		next := "see why they have ended: others take over their leases"
+		if !u.Listing().IsAtWork() {
+			next = "see why they have ended: nobody takes over their leases"
+		}
+		found = append(found, bad(check, about, Warn, next, "gone without an end: %s", some(gone)))
 	}
 	for _, f := range u.Listing().Findings() {
 		if f.Word == admin.WordDiffer {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,18 @@ func TestWhatIsWrongWithALeaseIsJudged(t *testing.T) {
 		{"well", []any{lease(nil), instance("one/A")}, OK, "1 lease, without a hole or an overlap", ""},
 		{"stopped", []any{free(admin.StateStopped)}, OK, "1 lease", ""},
 		{"splitting", []any{state("splitting")}, OK, "1 lease", ""},
+		{
+			"splitting, and the owner is dead",
+			[]any{
+				lease(func(l *admin.Lease) { l.State, l.Silent = admin.StateSplitting, time.Hour }), instance("two/B"),
+			},
+			Warn, "silent for too long", "the instances take over",
+		},
+		{
+			"splitting, and free",
+			[]any{free(admin.StateSplitting), instance("one/A")},
+			Warn, "lease -FF: free", "log",
+		},
 		{"a hole that is mended", []any{lease(nil), hole}, Fail, "hole 1F-FF: no lease", "instances mend that"},
 		{"a hole for good", []any{free(admin.StateStopped), hole}, Fail, "hole 1F-FF", "start an instance"},
 		{"no lease at all", []any{hole}, Fail, "hole 1F-FF", "start an instance"},
@@ -135,7 +148,10 @@ func TestALagIsJudgedByHowLongItWaits(t *testing.T) {
 			l.Lag = &changefeed.Lag{Pending: n, Exact: true, Oldest: time.Unix(1000, 0).Add(-waited)}
 		}
 	}
-	uncounted := func(l *admin.Lease) { l.Lag, l.Notes = nil, []string{"free", "lag unknown: it has no position"} }
+	uncounted := func(l *admin.Lease) {
+		l.Lag, l.Unknown = nil, errors.New("it has no position")
+		l.Notes = []string{"lag unknown: it has no position", "a batch has been in the handler for 40s: 1 change"}
+	}
 	for _, tt := range []struct {
 		name       string
 		parts      []any
@@ -189,6 +205,14 @@ func TestInstancesAreJudged(t *testing.T) {
 	}
 	one := instance("one/A")
 	one.Leases = 1
+	gone := instance("two/B")
+	gone.Presence = admin.Gone
+	stopped := lease(func(l *admin.Lease) { l.Owner, l.State = "", admin.StateStopped })
+	for next, u := range map[string]*unit.Unit{
+		"others take over": unitOf(lease(nil), one, gone), "nobody takes over": unitOf(stopped, gone),
+	} {
+		judgeInstances(u)[0].want(t, Warn, "gone without an end: two/B", next)
+	}
 	only(unitOf(lease(nil), one)).want(t, OK, "1 instance: one/A", "")
 	only(unitOf(lease(nil), one, instance("two/B"), instance("onerous/C"))).want(t, Warn,
 		"2 of 3 are idle, with 1 lease: onerous/C, two/B", "split")
