@@ -24,9 +24,8 @@ import (
 // A change counts as handled when the position of its lease is stored after the change: after the checkpoint, which
 // [Options.CheckpointItems], [Options.CheckpointEvery] and Options.Manual delay, and, for changes refused by
 // Options.Filter, when the idle lease is written, within [Options.Renew]. A parked change counts as handled, also a
-// held change, because a letter keeps it. So does a change before [Options.Start] of a new unit, because no instance
-// ever receives it. A change of a partition key set aside does not count: CaughtUp waits until the changes of the key
-// are handled or parked.
+// held change, because a letter keeps it, and so does a change before [Options.Start] of a new unit. A change of a
+// partition key set aside does not count: CaughtUp waits until the changes of the key are handled or parked.
 //
 // If ctx ends first, CaughtUp returns the cause of the end, with the name of a lease still behind and its position. If
 // the unit has no leases, because it does not exist or was never run, the error is [feed.ErrNotFound].

@@ -122,7 +122,8 @@ type unused struct{ feed.DeadLetters }
 // Failures, changes that leave the feed, changes that are skipped, slow batches and instances that differ are reported
 // without a hook, too. The other hooks do nothing.
 func TestHooksThatMustNotBeSilentHaveADefault(t *testing.T) {
-	promised := []string{"Begun", "Slow", "Parked", "Outage", "Differing", "Paused", "Error"} // by the comment of feed.Hooks
+	// by the comment of feed.Hooks
+	promised := []string{"Begun", "Slow", "Parked", "Outage", "Differing", "Paused", "Error"}
 	all := reflect.ValueOf(withDefaultHooks(Hooks{}))
 	for i := range all.NumField() {
 		name := all.Type().Field(i).Name

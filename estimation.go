@@ -145,15 +145,13 @@ type foreignLeases struct {
 func (s *foreignLeases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	all, now, err := s.LeaseStore.List(ctx)
 	for i := range all {
-		if r := &all[i]; r.Kind == feed.KindLease && errors.Is(r.Err, feed.ErrForeignLease) && !isUnread(*r) {
+		if r := &all[i]; r.Kind == feed.KindLease && errors.Is(r.Err, feed.ErrForeignLease) &&
+			(r.Token != "" || !r.Range.Empty()) { // else nothing of it could be read, and no estimate knows its range
 			s.errs[r.ID], r.Err = r.Err, nil
 		}
 	}
 	return all, now, err
 }
-
-// isUnread reports whether nothing of a record could be read, so that an estimate cannot know its range.
-func isUnread(l feed.Record) bool { return l.Token == "" && l.Range.Empty() }
 
 // isAtWork reports whether an instance of the unit runs, or may run as the owner of a lease.
 func isAtWork(v *records.View) bool {

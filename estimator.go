@@ -87,8 +87,7 @@ func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) (
 	return unit.Leases, err
 }
 
-// measuredAtOnce is how many leases are measured at once. Each takes a request or more, and an account answers some
-// hundred a second: more at once would only meet its limit.
+// measuredAtOnce is how many leases are measured at once: an account answers some hundred requests a second.
 const measuredAtOnce = 8
 
 // compareLease measures a lease, and compares the lag with that of the estimate before.

@@ -34,7 +34,7 @@ func withDefaultHooks(h Hooks) Hooks {
 	setUnset(&h.Paused, logged.Paused)
 	if h.Begun == nil {
 		h.Begun = func(ctx context.Context, u feed.NewUnit) {
-			if passesOver(u) {
+			if u.Passed == nil || *u.Passed > 0 { // it skips changes, or may skip some
 				logged.Begun(ctx, u)
 			}
 		}
@@ -48,14 +48,11 @@ func setUnset[E any](hook *func(context.Context, E), to func(context.Context, E)
 	}
 }
 
-// passesOver reports whether a new unit skips changes, or may skip some.
-func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
-
 // LogHooks are hooks writing to a logger. Failures and the beginning of an outage have the level error. Parked changes,
 // the end of an outage, a new unit which skips changes, slow batches, leases taken from an instance without a sign of
-// life, pauses, and instances which begin to differ or no longer do have the level warning. Any other new unit, acquired and
-// released leases, redriven letters, and keys when they are set aside, held or free again have the level info. Batches
-// have the level debug.
+// life, pauses, and instances which begin to differ or no longer do have the level warning. Any other new unit,
+// acquired and released leases, redriven letters, and keys when they are set aside, held or free again have the level
+// info. Batches have the level debug.
 //
 // If many leases report errors of the same kind, LogHooks write a line a minute, so an outage does not fill the log.
 // The next line counts the omitted errors as repeated. Errors of the handler are of the same kind if they differ only
@@ -94,25 +91,19 @@ func LogHooks(log *slog.Logger) Hooks {
 			if o.Ended.IsZero() {
 				log.ErrorContext(ctx, "outage: several changes fail and hardly any succeeds, so none is parked for it",
 					"changes", o.Changes, "since", o.Since)
-				return
+			} else {
+				log.WarnContext(ctx, "outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
 			}
-			log.WarnContext(ctx, "outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
 		},
 		Differing: func(ctx context.Context, d feed.Difference) {
 			if d.Ended.IsZero() {
 				log.WarnContext(ctx, "instances of the unit differ, so what happens to a change depends on its owner",
 					"instances", d.Variants.String())
-				return
+			} else {
+				log.WarnContext(ctx, "instances of the unit no longer differ", "duration", d.Ended.Sub(d.Since))
 			}
-			log.WarnContext(ctx, "instances of the unit no longer differ", "duration", d.Ended.Sub(d.Since))
 		},
-		Paused: func(ctx context.Context, p feed.Pause) {
-			text := "keys are paused: their changes wait until changefeed leases resume"
-			if !p.Ended.IsZero() {
-				text = "the pause of keys is over"
-			}
-			log.WarnContext(ctx, text, "range", p.Range.String(), "by", p.By, "reason", p.Reason, "since", p.Since)
-		},
+		Paused:   logPaused(log),
 		Key:      logKeys(log),
 		Redriven: logRedriven(log),
 		Error: func(ctx context.Context, err *feed.Error) {
@@ -130,6 +121,17 @@ func LogHooks(log *slog.Logger) Hooks {
 			}
 			log.ErrorContext(ctx, "change feed processor", attrs...)
 		},
+	}
+}
+
+// logPaused writes when keys are paused, and when the pause is over.
+func logPaused(log *slog.Logger) func(context.Context, feed.Pause) {
+	return func(ctx context.Context, p feed.Pause) {
+		text := "keys are paused: their changes wait until changefeed leases resume"
+		if !p.Ended.IsZero() {
+			text = "the pause of keys is over"
+		}
+		log.WarnContext(ctx, text, "range", p.Range.String(), "by", p.By, "reason", p.Reason, "since", p.Since)
 	}
 }
 

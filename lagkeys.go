@@ -21,9 +21,8 @@ type keyNotes struct {
 	held  notes.Held
 }
 
-// readKeys reads the notes of a lease. list lists the partitions of the source, if there are notes. A note for another
-// position is outdated and has no keys. If a note cannot be read, the error is a [feed.ErrBadLease], and the keys of
-// the other note are right.
+// readKeys reads the notes of a lease. A note for another position is outdated and has no keys. If a note cannot be
+// read, the error is a [feed.ErrBadLease], and the keys of the other note are right.
 func readKeys(source feed.Source, list func() ([]feed.Partition, error), lease feed.Lease) (keyNotes, error) {
 	aside, held := lease.Properties[notes.AsideProperty], lease.Properties[notes.HeldProperty]
 	if aside == "" && held == "" {

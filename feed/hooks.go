@@ -6,9 +6,9 @@ import (
 )
 
 // Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage, Begun,
-// Differing, Paused and Slow write warnings and errors to slog.Default as LogHooks of package changefeed do. So no change
-// fails, leaves the feed, hangs or is skipped in silence. The processor calls hooks from many goroutines, so they must
-// return soon; a hook that panics ends the program. JoinHooks of that package joins several.
+// Differing, Paused and Slow write warnings and errors to slog.Default as LogHooks of package changefeed do. So no
+// change fails, leaves the feed, hangs or is skipped in silence. The processor calls hooks from many goroutines, so
+// they must return soon; a hook that panics ends the program. JoinHooks of that package joins several.
 //
 // The context of a hook has the values of the context of the processor's run, such as a trace. The context does not
 // end, so a hook can still report events during a stop.
@@ -41,8 +41,8 @@ type Hooks struct {
 	Outage func(ctx context.Context, o Outage)
 	// Differing: live instances of the unit run different handlers, programs or options, or they no longer do.
 	Differing func(ctx context.Context, d Difference)
-	// Paused: an operator has paused keys of the unit, or the pause is over. An instance reports the pauses that it finds
-	// when it begins, too.
+	// Paused: an operator has paused keys of the unit, or the pause is over. An instance that begins reports the pauses
+	// it finds.
 	Paused func(ctx context.Context, p Pause)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
 	Key func(ctx context.Context, k KeyEvent)
