@@ -34,6 +34,7 @@ func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
 		{},
 		{Items: 3, Oldest: at(10)},
 		{Items: 1, Oldest: at(30)},
+		{},
 	} {
 		l.addBacklog(b)
 	}
@@ -47,6 +48,9 @@ func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
 	}
 	total := Lag{Exact: true}
 	total.addPart(l)
+	if total.addPart(Lag{Exact: true}); !total.Oldest.Equal(at(10)) { // an idle lease
+		t.Errorf("with an idle lease the oldest change is of %v", total.Oldest)
+	}
 	total.addPart(Lag{Pending: 4, Exact: true, untimed: true, Oldest: at(12)})
 	if age, known := total.Age(at(15)); age != 5*time.Second || known {
 		t.Errorf("with a change of an unknown time the age is %v, known %v", age, known)

@@ -363,6 +363,7 @@ func TestASnapshotIsBeforeAllKeysThatAreSetAside(t *testing.T) {
 			{[3]string{`"999"`, `"3"`, `"5"`}, `"3"`},
 			{[3]string{`"5"`, `"3"`, `"999"`}, `"3"`},
 			{[3]string{`"3"`, "", `"5"`}, ""},
+			{[3]string{"", `"3"`, `"999"`}, ""},
 		} {
 			w.edit(func(l *feed.Record) {
 				n := -1
@@ -377,6 +378,21 @@ func TestASnapshotIsBeforeAllKeysThatAreSetAside(t *testing.T) {
 			if got.Token != c.want || (got.Token == "") != (got.Start == "beginning") {
 				t.Errorf("keys that are set aside from %q, and the lease is at %s: the snapshot is %+v, want %q", c.from,
 					at, got, c.want)
+			}
+		}
+	})
+}
+
+// A lease whose note about keys that are set aside is damaged has no snapshot: nobody knows where these keys are.
+func TestADamagedNoteAboutKeysHasNoSnapshot(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		for note, bad := range map[string]bool{"x": true, `{"at":"elsewhere"}`: false} {
+			w.edit(func(l *feed.Record) { records.SetProperty(l, notes.AsideProperty, note) })
+			_, err := w.admin(admin.Options{}).Snapshot(t.Context())
+			named := err != nil && strings.Contains(err.Error(), notes.AsideProperty)
+			if errors.Is(err, feed.ErrBadLease) != bad || named != bad || (err != nil) != bad {
+				t.Errorf("with the note %s: %v, want an error that names the property: %v", note, err, bad)
 			}
 		}
 	})

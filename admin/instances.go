@@ -97,10 +97,10 @@ func (l *Listing) Variants() feed.Variants {
 }
 
 // Idle returns the names of the running instances without a lease, and the number of all running instances. If a lease
-// is free, nobody is idle: instances are about to take it, or it is paused.
+// is free, nobody is idle: instances are about to take it, or it is paused. Nobody takes a document that is no lease.
 func (l *Listing) Idle() (idle []string, running int) {
 	for _, lease := range l.Leases {
-		if lease.Free() && lease.Record.State != feed.StateRetired {
+		if lease.Free() && lease.Record.State != feed.StateRetired && lease.State != StateBroken {
 			return nil, 0
 		}
 	}

@@ -219,6 +219,9 @@ func TestWhatOnlyTheInstancesTellIsFound(t *testing.T) {
 	free := atWork(now, func(r *feed.Record) { r.Owner, r.Epoch = "", "" })
 	gone, replaced, earlier := runs(now.Add(-time.Hour), "c", "other.sh"), of("a"), of("a")
 	replaced.State, earlier.Epoch = feed.StateRetired, "e0"
+	retired := free
+	retired.State = feed.StateRetired
+	broken := feed.Record{Kind: feed.KindLease, ID: "broken", Err: feed.ErrBadLease}
 	for name, c := range map[string]struct {
 		records []feed.Record
 		want    string
@@ -238,6 +241,14 @@ func TestWhatOnlyTheInstancesTellIsFound(t *testing.T) {
 		"a free lease":               {[]feed.Record{of("b"), free, runs(now, "a", "x"), runs(now, "b", "x")}, ""},
 		"a lease that was replaced": {
 			[]feed.Record{of("b"), replaced, runs(now, "a", "x"), runs(now, "b", "x")},
+			"idle: 1 of 2 instances idle: a",
+		},
+		"a free lease that was replaced": {
+			[]feed.Record{of("b"), retired, runs(now, "a", "x"), runs(now, "b", "x")},
+			"idle: 1 of 2 instances idle: a",
+		},
+		"a broken document": {
+			[]feed.Record{of("b"), broken, runs(now, "a", "x"), runs(now, "b", "x")},
 			"idle: 1 of 2 instances idle: a",
 		},
 	} {

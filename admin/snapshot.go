@@ -41,8 +41,9 @@ const snapshotVersion = 1
 // read too, so a snapshot of their unit can be restored as a unit of this processor, and the other way round.
 //
 // A lease that was made and has not been read has the start of the unit. If that is unknown, the error is a
-// [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing. While leases
-// are replaced after a split or a merge, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
+// [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing; and so is a
+// note about keys that are set aside, because their positions would be. While leases are replaced after a split or a
+// merge, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
 func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -92,9 +93,12 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 func (u *Unit) safePosition(lease feed.Record) (feed.Position, error) {
 	at := lease.Position
 	lsn, counted := records.TokenLSN(u.source, at.Token)
-	aside, _ := notes.ReadAside(lease.Properties[notes.AsideProperty], notes.Place{
+	aside, err := notes.ReadAside(lease.Properties[notes.AsideProperty], notes.Place{
 		Position: at.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max,
 	})
+	if err != nil && !errors.Is(err, notes.ErrMoved) { // where the keys are is unknown
+		return at, fmt.Errorf("lease %s: %w: property %s: %w", lease.Token, feed.ErrBadLease, notes.AsideProperty, err)
+	}
 	for _, key := range aside.Keys {
 		if at.Token == "" || key.From == at.Token {
 			continue
