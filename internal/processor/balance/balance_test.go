@@ -185,6 +185,20 @@ func TestOverdueLeasesAreAnybodys(t *testing.T) {
 	}
 }
 
+// An instance takes overdue leases up to its limit, and no further.
+func TestOverdueLeasesAreTakenUpToTheLimit(t *testing.T) {
+	for most, want := range map[int]int{0: 3, 1: 1, 2: 2} {
+		f := newFleet(3, "a")
+		for i := range f.leases {
+			f.leases[i].Overdue = true
+		}
+		f.capacity = map[Owner]Capacity{f.alive[0]: {Most: most}}
+		if p := Compute(f.alive[0], f.alive, f.capacity, f.leases); len(p.Take) != want {
+			t.Errorf("with a limit of %d, %d of 3 overdue leases are taken, want %d", most, len(p.Take), want)
+		}
+	}
+}
+
 // From any distribution the fleet is balanced after one round of shared knowledge, with
 // no more moves than the excess asks for, and then rests.
 func TestBalanceConvergesInOneRoundWithMinimalMoves(t *testing.T) {

@@ -134,6 +134,20 @@ func TestNothingMovesWithinATenthOfTheMean(t *testing.T) {
 	}
 }
 
+// A further instance receives leases, though all others are within a tenth of their shares.
+func TestANewcomerReceivesALoad(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"}
+	f := newFleet(120, names...)
+	f.byLoad()
+	for i := range f.leases {
+		f.leases[i].Load, f.leases[i].Owner, f.leases[i].Free = 100, f.alive[i%12], false
+	}
+	f.round(t)
+	if n := f.counts()[f.alive[12]]; n < 8 || n > 10 {
+		t.Errorf("the newcomer has %d leases of 120, want about a thirteenth", n)
+	}
+}
+
 // If one instance does not share by load, as one of an older version, all share by number.
 func TestLoadsCountOnlyIfAllInstancesAsk(t *testing.T) {
 	f := newFleet(9, "a", "b", "c")
