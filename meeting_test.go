@@ -42,8 +42,17 @@ func (s *behind) Wait(ctx context.Context, r feed.Range, at feed.Position) error
 // behind makes two leases, with a key in each, and a source in which one of them is behind.
 func (w *world) behind(n int) (s *behind, slow, quick string) {
 	w.finer(2)
-	s = &behind{Container: w.orders, of: w.records(feed.KindLease)[n].Range}
+	s = &behind{Container: w.orders, of: w.rangeOf(n)}
 	return s, w.townIn(w.ranges()[n]), w.townIn(w.ranges()[1-n])
+}
+
+// rangeOf is the range of a lease, by the order of the ranges.
+func (w *world) rangeOf(n int) feed.Range {
+	r, err := feed.ParseRange(w.ranges()[n])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
 }
 
 // If the worker that is behind cannot handle what it reads in a meeting, both go on as if nothing had happened: the

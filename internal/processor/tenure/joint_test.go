@@ -53,7 +53,7 @@ func joining(t *testing.T, lefts, rights time.Time) (j join, left, right feed.Re
 		w.keeper.fuse.Stop()
 		held.Lose(feed.ErrLeaseLost)
 	})
-	return join{w: w}, left, right, store
+	return join{w: w, seat: &instance.Seat{Meeting: &instance.Meeting{}, IsLeft: true}}, left, right, store
 }
 
 // The lease of both must be there before the next owner of any of the two makes it live again.
