@@ -40,7 +40,8 @@ func TestAJoinedLeaseHasTheHistoryOfItsParts(t *testing.T) {
 	if err != nil || len(explained) != 1 {
 		t.Fatalf("%d explanations, %v", len(explained), err)
 	}
-	if past := explained[0].History; len(past) != 1 || past[0].Action != ActionPause || past[0].Range != half(t, 0).Range {
+	past := explained[0].History
+	if len(past) != 1 || past[0].Action != ActionPause || past[0].Range != half(t, 0).Range {
 		t.Errorf("the history of the joined lease is %+v, want the pause of a part", past)
 	}
 }
