@@ -96,12 +96,11 @@ func LogHooks(log *slog.Logger) Hooks {
 			}
 		},
 		Differing: func(ctx context.Context, d feed.Difference) {
-			if d.Ended.IsZero() {
-				log.WarnContext(ctx, "instances of the unit differ, so what happens to a change depends on its owner",
-					"instances", d.Variants.String())
-			} else {
-				log.WarnContext(ctx, "instances of the unit no longer differ", "duration", d.Ended.Sub(d.Since))
+			text := "instances of the unit differ, so what happens to a change depends on its owner"
+			if !d.Ended.IsZero() {
+				text = "instances of the unit no longer differ"
 			}
+			log.WarnContext(ctx, text, "instances", d.Variants.String(), "since", d.Since)
 		},
 		Paused:   logPaused(log),
 		Key:      logKeys(log),
