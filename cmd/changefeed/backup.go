@@ -28,11 +28,12 @@ type backupOptions struct {
 	account place.Settings
 	skip    bool // skip the check
 	report  *report.Report
+	exit    func() // ends the process after a second interrupt
 }
 
 // backupCommand is the command backup.
 func backupCommand() *cobra.Command {
-	var o backupOptions
+	o := backupOptions{exit: exitAtOnce}
 	cmd := &cobra.Command{
 		Use:     "backup DIR|ADDRESS TO",
 		GroupID: groupStore,
@@ -75,14 +76,36 @@ func (backedUp) ReportedAs() string { return "backup" }
 // backupStore copies a store and checks the copy. A copy with violations is kept, because there may be no better copy:
 // the store itself has the same violations.
 func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
-	ctx := cmd.Context()
 	// A copy that another backup writes, or has left, is not ours to remove.
 	if _, err := os.Lstat(to + docstore.PartialSuffix); err == nil {
 		return fmt.Errorf("%s exists: another backup writes there, or was killed: want another TO, or remove the "+
 			"directory first", to+docstore.PartialSuffix)
 	}
-	partial := scratch.Guard(to+docstore.PartialSuffix, exitAtOnce)
-	defer partial.Release()
+	if err := o.makeCopy(cmd, from, to); err != nil {
+		return err
+	}
+	done := backedUp{Directory: to, Checked: !o.skip}
+	var err error
+	if done.Files, done.Bytes, err = sizeOf(to); err != nil {
+		return err
+	}
+	return o.report.Object(done, func(w io.Writer) error {
+		checked := "checked"
+		if o.skip {
+			checked = "not checked"
+		}
+		_, err := fmt.Fprintf(w, "%s: %s in %s, %s\n", to, terminal.Size(done.Bytes),
+			terminal.Count(done.Files, "file"), checked)
+		return err
+	})
+}
+
+// makeCopy copies a store and, unless the user skips this, checks the copy. A second interrupt ends the process, and
+// removes a copy that is not whole, or not checked.
+func (o *backupOptions) makeCopy(cmd *cobra.Command, from, to string) error {
+	ctx := cmd.Context()
+	unfinished := scratch.Guard(to+docstore.PartialSuffix, o.exit)
+	defer unfinished.Release()
 	err := o.report.During(from, report.Bytes, copied(from, to), func() error {
 		return place.Backup(ctx, o.account, from, to)
 	})
@@ -97,26 +120,16 @@ func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 	if err != nil {
 		return err
 	}
-	done := backedUp{Directory: to, Checked: !o.skip}
-	if !o.skip {
-		// The command checks the copy instead of the source. This costs the server nothing, and also finds faults of
-		// the transfer.
-		if err := (&checkOptions{report: o.report}).checkCopy(cmd, to); err != nil {
-			return o.copyUnchecked(ctx, to, err)
-		}
+	if o.skip {
+		return nil
 	}
-	if done.Files, done.Bytes, err = sizeOf(to); err != nil {
-		return err
+	unfinished.MoveTo(to)
+	// The command checks the copy instead of the source. This costs the server nothing, and also finds faults of the
+	// transfer.
+	if err := (&checkOptions{report: o.report}).checkCopy(cmd, to); err != nil {
+		return o.copyUnchecked(ctx, to, err)
 	}
-	return o.report.Object(done, func(w io.Writer) error {
-		checked := "checked"
-		if o.skip {
-			checked = "not checked"
-		}
-		_, err := fmt.Fprintf(w, "%s: %s in %s, %s\n", to, terminal.Size(done.Bytes),
-			terminal.Count(done.Files, "file"), checked)
-		return err
-	})
+	return nil
 }
 
 // copied returns a function that measures the progress of a copy. How large the store of a server is, is unknown.

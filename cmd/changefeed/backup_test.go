@@ -5,11 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 )
 
 // until is a context that ends as soon as there is a directory.
@@ -59,6 +66,66 @@ func TestABackupThatIsInterruptedInItsCheckLeavesNothing(t *testing.T) {
 	if got := command(t, "backup", dir, to); !strings.HasSuffix(got, "checked\n") {
 		t.Errorf("a second backup says %q", got)
 	}
+}
+
+// A person who presses Ctrl-C twice does not wait for the end of the check. The unchecked copy is gone all the same, or
+// the same command would be refused.
+func TestABackupThatIsInterruptedTwiceInItsCheckLeavesNothing(t *testing.T) {
+	dir, to := storeOf(t, `{"id":"1","pk":"a"}`), filepath.Join(t.TempDir(), "copy")
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	safe := make(chan os.Signal, 1) // the test does not end by the signals
+	signal.Notify(safe, os.Interrupt)
+	defer signal.Stop(safe)
+	exited, left := make(chan struct{}), errors.New("nobody has looked")
+	o := backupOptions{report: &report.Report{Out: io.Discard, Err: io.Discard}, exit: func() {
+		_, left = os.Lstat(to)
+		close(exited)
+	}}
+	cmd := backupCommand()
+	cmd.SetContext(&during{until: until{t.Context(), to}, f: func() {
+		for range 2 {
+			if err := self.Signal(os.Interrupt); err != nil {
+				left = fs.ErrNotExist // a process cannot signal itself on this system
+				return
+			}
+			<-safe
+		}
+		select {
+		case <-exited:
+		case <-time.After(10 * time.Second):
+		}
+	}})
+	if err := o.backupStore(cmd, dir, to); err == nil {
+		t.Error("the backup has succeeded")
+	}
+	if !errors.Is(left, fs.ErrNotExist) {
+		t.Errorf("at the end of the process: %v, want that the copy is gone", left)
+	}
+}
+
+// during is a context that calls f once when it ends, before anybody sees the end.
+type during struct {
+	until
+	f     func()
+	once  sync.Once
+	ended atomic.Bool
+}
+
+// Err implements [context.Context].
+func (d *during) Err() error {
+	if d.until.Err() != nil {
+		d.once.Do(func() {
+			d.f()
+			d.ended.Store(true)
+		})
+	}
+	if d.ended.Load() {
+		return context.Canceled
+	}
+	return nil
 }
 
 // A check that is interrupted says nothing about the store but what it has found.

@@ -39,7 +39,7 @@ func exitAtOnce() { os.Exit(exitInterrupted) }
 func main() {
 	letHeapGrow(commandGC)
 	ctx, stopInterrupts := signal.NotifyContext(context.Background(), os.Interrupt)
-	ctx, stopTerminations := signal.NotifyContext(ctx, terminations()...)
+	ctx, stopTerminations := signal.NotifyContext(ctx, scratch.Terminations()...)
 	context.AfterFunc(ctx, func() {
 		stopInterrupts()
 		time.AfterFunc(scratch.SameSignal, stopTerminations)
@@ -48,13 +48,4 @@ func main() {
 	// signal were ignored, the programs that the command starts would ignore the signal too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// terminations returns the signals that end the command as SIGTERM does. A terminal sends SIGHUP if its window is
-// closed. Under nohup, SIGHUP is ignored, and the command goes on.
-func terminations() []os.Signal {
-	if signal.Ignored(syscall.SIGHUP) {
-		return []os.Signal{syscall.SIGTERM}
-	}
-	return []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(strangers{m}, map[string]func(){
 		"changefeed": main, "record": recordBatch,
-		"terminations": func() { fmt.Println(terminations()) },
+		"terminations": func() { fmt.Println(scratch.Terminations()) },
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -21,8 +20,8 @@ import (
 
 // How an instance ends
 //
-// The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in the handler. The second ends the
-// process and the programs: these have process groups of their own, so the terminal's signal does not reach them.
+// The first Ctrl-C, SIGTERM or SIGHUP ends the processor, which waits for the batches in the handler. The second ends
+// the process and the programs: these have process groups of their own, so the terminal's signal does not reach them.
 
 // ending reacts to the signals that end the process, and reports to the user.
 type ending struct {
@@ -37,7 +36,7 @@ type ending struct {
 func (e *ending) watchSignals() (stop func()) {
 	// Package signal does not wait for a reader, so two signals at the same time need room for two.
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, scratch.Ends()...)
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { e.followSignals(signals, over) })
@@ -61,9 +60,8 @@ func (e *ending) followSignals(signals <-chan os.Signal, over <-chan struct{}) {
 	said := time.Now()
 	for again := false; !again; {
 		select {
-		// A second SIGINT always counts, even at once: a person types Ctrl-C twice on purpose.
 		case s := <-signals:
-			again = s != syscall.SIGTERM || time.Since(said) > scratch.SameSignal
+			again = scratch.IsAgain(s, time.Since(said))
 		case <-over:
 			return
 		}

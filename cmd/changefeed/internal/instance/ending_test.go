@@ -62,6 +62,11 @@ func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
 			"ending: the batch of -FF has", false,
 		},
 		{
+			"a closed window and its echo",
+			[]sent{{syscall.SIGHUP, 0}, {syscall.SIGHUP, 0}},
+			"ending: the batch of -FF has", false,
+		},
+		{
 			"two signals",
 			[]sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, scratch.SameSignal + time.Millisecond}},
 			at,
@@ -133,9 +138,9 @@ func TestLeasesThatWereGivenAwayAreNotReportedAtTheEnd(t *testing.T) {
 	}
 }
 
-// Both kinds of signals that end a process reach it.
+// Each kind of signals that ends a process reaches it.
 func TestTheSignalsOfTheProcessAreFollowed(t *testing.T) {
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		safe := make(chan os.Signal, 1) // the test does not end by them
 		signal.Notify(safe, s)
 		said := make(chan string, 1)

@@ -13,14 +13,31 @@ import (
 	"time"
 )
 
-// SameSignal: a second SIGTERM within this time counts as the first, because timeout(1) sends SIGTERM to the child, and
-// then to the child's group.
+// SameSignal: a second SIGTERM or SIGHUP within this time counts as the first, because timeout(1) sends its signal to
+// the child, and then to the child's group.
 const SameSignal = time.Second
+
+// Terminations returns the signals that end a command as SIGTERM does. A terminal sends SIGHUP if its window is closed.
+// Under nohup, SIGHUP is ignored, and the command goes on.
+func Terminations() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{syscall.SIGTERM}
+	}
+	return []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
+}
+
+// Ends returns all signals that end a command: Ctrl-C and the terminations.
+func Ends() []os.Signal { return append([]os.Signal{os.Interrupt}, Terminations()...) }
+
+// IsAgain reports whether a signal that follows the first one after a time is an order to end at once. A second SIGINT
+// always is, even at once: a person types Ctrl-C twice on purpose.
+func IsAgain(s os.Signal, after time.Duration) bool { return s == os.Interrupt || after > SameSignal }
 
 // A Dir is a directory that a command removes at its end.
 type Dir struct {
 	Path string
 
+	moving   sync.Mutex // of changes of Path, and its removal after a second signal
 	over     chan struct{}
 	watching sync.WaitGroup
 }
@@ -41,7 +58,7 @@ func Guard(path string, exit func()) *Dir {
 	d := &Dir{Path: path, over: make(chan struct{})}
 	// Package signal does not wait for a reader, so two signals at the same time need room for two.
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, Ends()...)
 	d.watching.Go(func() {
 		defer signal.Stop(signals)
 		if AwaitSecond(signals, d.over) {
@@ -58,8 +75,7 @@ func AwaitSecond(signals <-chan os.Signal, over <-chan struct{}) bool {
 	for {
 		select {
 		case s := <-signals:
-			// A second SIGINT always counts, even at once: a person types Ctrl-C twice on purpose.
-			if !first.IsZero() && (s != syscall.SIGTERM || time.Since(first) > SameSignal) {
+			if !first.IsZero() && IsAgain(s, time.Since(first)) {
 				return true
 			}
 			if first.IsZero() {
@@ -69,6 +85,13 @@ func AwaitSecond(signals <-chan os.Signal, over <-chan struct{}) bool {
 			return false
 		}
 	}
+}
+
+// MoveTo says that the directory has another path now. The signals before count as before.
+func (d *Dir) MoveTo(path string) {
+	d.moving.Lock()
+	defer d.moving.Unlock()
+	d.Path = path
 }
 
 // Release leaves the directory, which its command keeps or has removed.
@@ -86,6 +109,8 @@ func (d *Dir) Remove() error {
 // remove removes the directory while the command is still writing there: under another name, the directory gets no new
 // files.
 func (d *Dir) remove() error {
+	d.moving.Lock()
+	defer d.moving.Unlock()
 	path := filepath.Clean(d.Path)
 	if gone := path + ".gone"; os.Rename(path, gone) == nil {
 		path = gone
