@@ -73,10 +73,7 @@ a terminal the command lists the changes and asks; elsewhere --yes is required, 
 
 // run finds what fails, asks, and skips what was shown.
 func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
-	switch {
-	case o.wait <= 0:
-		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
-	case o.lsn < 0 || o.lsn == 0 && cmd.Flags().Changed("lsn"):
+	if o.lsn < 0 || o.lsn == 0 && cmd.Flags().Changed("lsn") {
 		return usage.Flag("lsn", fmt.Sprint(o.lsn), "the LSN of a change, more than 0")
 	}
 	chosen, err := o.selection()

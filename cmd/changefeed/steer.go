@@ -91,6 +91,9 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 	if err != nil {
 		return err
 	}
+	if o.wait <= 0 && cmd.Flags().Lookup("wait") != nil { // before anything is asked or read
+		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+	}
 	return o.withOpener(func(opener *place.Opener) error {
 		opening, cancel := cmd.Context(), func() {}
 		if o.wait > 0 {
@@ -170,9 +173,6 @@ var stepKind = report.Kind{
 
 // steer does something to the leases of the unit, and reports each step. Steps done are reported before an error.
 func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Context) ([]admin.Step, error)) error {
-	if o.wait <= 0 {
-		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
-	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.wait)
 	defer cancel()
 	steps, err := do(ctx)
@@ -209,12 +209,12 @@ func (o *steerOptions) writeStep(s admin.Step, past string) error {
 	}
 	text := fmt.Sprintf("%s lease %s", verb, s.Lease.Token)
 	if s.Key != "" {
-		text = fmt.Sprintf("%s key %s of lease %s", verb, terminal.OneLine(string(s.Key)), s.Lease.Token)
+		text = fmt.Sprintf("%s key %s of lease %s", verb, s.Key, s.Lease.Token)
 	}
 	if s.Action == admin.ActionReset {
 		text += fmt.Sprintf(" from %s to %s", s.Lease.Position, s.To)
 	}
-	_, err := fmt.Fprintln(o.report.Out, text)
+	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(text))
 	return err
 }
 

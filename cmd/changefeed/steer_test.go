@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/feed"
 )
@@ -101,6 +102,19 @@ func TestStepsBeforeAFailureAreReported(t *testing.T) {
 				t.Errorf("%s: line %d is %q, want %s", form, i, line, want[i])
 			}
 		}
+	}
+}
+
+// A lease is called what the instance of somebody else calls it.
+func TestAStepControlsNoTerminal(t *testing.T) {
+	const bad = "a\n\x1b[2J\u009b5mb"
+	var out bytes.Buffer
+	o := steerOptions{report: &report.Report{Form: report.Table, Out: &out}}
+	err := o.writeStep(admin.Step{
+		Action: admin.ActionReset, Lease: feed.Lease{Token: bad, Position: feed.At(bad)}, To: feed.At(bad),
+	}, "reset")
+	if got := out.String(); err != nil || strings.ContainsAny(got, "\x1b\u009b") || strings.Count(got, "\n") != 1 {
+		t.Errorf("got %q, %v, want a line without control characters", got, err)
 	}
 }
 

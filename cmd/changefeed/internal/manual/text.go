@@ -58,9 +58,6 @@ func (s Section) write(b *strings.Builder) {
 			column = max(column, n)
 		}
 	}
-	if column == 0 { // all terms are long
-		column = len(indent) + len("    ")
-	}
 	b.WriteString("\n" + s.Title + ":\n")
 	for i, r := range s.Rows {
 		if gap := column - utf8.RuneCountInString(terms[i]); gap >= len("  ") {

@@ -3,6 +3,8 @@ package terminal
 import (
 	"slices"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // maxLines is how many lines a row fills at most: in longer rows nobody finds a column.
@@ -12,8 +14,10 @@ const maxLines = 3
 // and the last column is for notes. If a row does not fit, its note follows below the row. If the other columns do not
 // fit either, they are divided among several lines. A row has maxLines lines at most: long notes end with an ellipsis,
 // and whole columns are left out, those with the numbers in spare first, then from the right. The last line says what
-// is left out. No other cell is cut, because people copy from tables.
+// is left out. No other cell is cut, because people copy from tables. Cells control no terminal, whoever has written
+// them.
 func Table(rows [][]string, room int, spare ...int) string {
+	rows = harmlessRows(rows)
 	if Fits(rows, room) {
 		widths := columnWidths(rows)
 		return layOut(rows, widths, []int{len(widths)})
@@ -44,6 +48,21 @@ func Table(rows [][]string, room int, spare ...int) string {
 		text += Wrap("no room for "+strings.Join(left, ", ")+": see -o json", 0, room, rowIndent) + "\n"
 	}
 	return text
+}
+
+// harmlessRows returns rows whose cells are on one line, without characters that control a terminal. A cell without
+// such characters stays as it is, with all its blanks.
+func harmlessRows(rows [][]string) [][]string {
+	clean := make([][]string, len(rows))
+	for i, row := range rows {
+		clean[i] = slices.Clone(row)
+		for j, cell := range row {
+			if strings.ContainsFunc(cell, func(r rune) bool { return !sentence.IsShown(r) }) {
+				clean[i][j] = OneLine(cell)
+			}
+		}
+	}
+	return clean
 }
 
 // hasNote reports whether a row has a note.
@@ -88,6 +107,7 @@ func shortenLines(text string, room, n int) (short string, cut bool) {
 
 // Columns lays rows out as [Table] does, for rows without notes: the last column is like the others.
 func Columns(rows [][]string, room int) string {
+	rows = harmlessRows(rows)
 	widths := columnWidths(rows)
 	if Fits(rows, room) {
 		return layOut(rows, widths, []int{len(widths)})

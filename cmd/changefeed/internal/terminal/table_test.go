@@ -62,6 +62,24 @@ func TestNoTerminalObeysAText(t *testing.T) {
 	}
 }
 
+// Cells have what others have written: a line break would be a row, and a code would be obeyed.
+func TestNoCellControlsATerminal(t *testing.T) {
+	rows := [][]string{{"ID", "OWNER", "NOTE"}, {"y\n..\x1b[5m", "o\u009b2Jx", "n\ax"}, {"a  b", "  c", ""}}
+	for _, room := range []int{0, 12} {
+		for _, got := range []string{Table(rows, room), Columns(rows, room)} {
+			if strings.ContainsAny(got, "\x1b\u009b\a") || !strings.Contains(got, "  y ..") {
+				t.Errorf("in %d columns: got %q", room, got)
+			}
+		}
+	}
+	if got, want := Table(rows, 0), "  a  b      "; !strings.Contains(got, want) {
+		t.Errorf("got %q, want the cell as it is", got)
+	}
+	if rows[1][0] != "y\n..\x1b[5m" {
+		t.Errorf("the caller's cell is %q now", rows[1][0])
+	}
+}
+
 func TestEmptyColumnsAreShown(t *testing.T) {
 	if got := OrDash("") + OrDash("one"); got != "-one" {
 		t.Errorf("got %q", got)

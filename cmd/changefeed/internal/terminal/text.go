@@ -19,13 +19,16 @@ func Number[N int | int64](n N) string { return sentence.Number(n) }
 
 // Size returns a number of bytes in the largest unit that leaves a figure before the point.
 func Size(n int64) string {
-	const thousand = 1000
-	size := float64(n)
-	for _, unit := range []string{"bytes", "KB", "MB", "GB"} {
-		switch {
-		case size < thousand && unit == "bytes":
-			return strconv.FormatInt(n, 10) + " bytes"
-		case size < thousand:
+	const (
+		thousand = 1000
+		rounded  = 999.95 // from here on, a size would be written as 1000.0
+	)
+	if n < thousand {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	size := float64(n) / thousand
+	for _, unit := range []string{"KB", "MB", "GB"} {
+		if size < rounded {
 			return fmt.Sprintf("%.1f %s", size, unit)
 		}
 		size /= thousand

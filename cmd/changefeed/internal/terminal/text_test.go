@@ -62,6 +62,7 @@ func TestNumbersAreReadable(t *testing.T) {
 	}
 	for n, want := range map[int64]string{
 		0: "0 bytes", 999: "999 bytes", 1000: "1.0 KB", 22_336_872: "22.3 MB",
+		999_949: "999.9 KB", 999_960: "1.0 MB", 999_950_000: "1.0 GB",
 		5e9: "5.0 GB", 7.25e12: "7.2 TB", 4e15: "4000.0 TB",
 	} {
 		if got := Size(n); got != want {

@@ -17,7 +17,7 @@ import (
 // WriteTables writes a table for each unit of a lease container, as wide as the terminal.
 func WriteTables(w io.Writer, container string, units []Unit, at terminal.Terminal) error {
 	if len(units) == 0 {
-		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
+		_, err := fmt.Fprintf(w, "container %s has no leases\n", terminal.OneLine(container))
 		return err
 	}
 	for i, u := range units {
@@ -33,7 +33,7 @@ func WriteTables(w io.Writer, container string, units []Unit, at terminal.Termin
 
 // writeTable writes the table of a unit. Instances have no row; the heading counts them.
 func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
-	fmt.Fprintln(w, terminal.Wrap(heading(u), 0, at.Room(), 2))
+	fmt.Fprintln(w, terminal.Wrap(terminal.OneLine(heading(u)), 0, at.Room(), 2))
 	for _, warning := range u.Warnings() {
 		fmt.Fprintln(w, terminal.Wrap("warning: "+terminal.OneLine(warning.Text), 0, at.Room(), 2))
 	}
