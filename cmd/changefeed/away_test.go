@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -169,6 +170,40 @@ func TestAWatchOutlivesItsServer(t *testing.T) {
 	if got := errs.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "trying again every 100ms") {
 		t.Errorf("said %q, want one line that the leases cannot be read, and one that they can", got)
 	}
+}
+
+// A store in a directory is open only while a round reads it, so others may open it between two rounds.
+func TestAWatchOutlivesAnotherProcessInItsStore(t *testing.T) {
+	dir := storeOf(t, `{"id":"1","pk":"a"}`)
+	if _, err := process(t.Context(), dir, "orders", "mailer"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, in := io.Pipe()
+	errs, ended := begin(ctx, in, "leases", "watch", "--db", dir, "--every", "100ms")
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatalf("there is no first round: %s", errs)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the pipe
+	db, err := docstore.Open(dir, docstore.Options{})
+	for errors.Is(err, docstore.ErrInUse) { // while a round reads it
+		db, err = docstore.Open(dir, docstore.Options{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitText(t, errs, "cannot be read", 1)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	awaitText(t, errs, "can be read again", 1)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	_ = in.Close() // ends the reader
 }
 
 // TestAnImportIntoAnAccountGoesOnWhereItStopped ends one in its middle.

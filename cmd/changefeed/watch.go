@@ -78,7 +78,7 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return nil
-		case round == 1 || !place.IsUnreachable(err):
+		case round == 1 || !place.MayPass(err):
 			return err
 		case !away:
 			away = true

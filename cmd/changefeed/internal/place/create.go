@@ -59,8 +59,8 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 }
 
 // create makes a container, and the database. A conflict is no error, because another import may make the same at this
-// moment. create cuts the retention to whole minutes, the unit of the service's policy. If ru is 0, the account chooses
-// the throughput.
+// moment. The retention is in whole minutes, the unit of the service's policy. If ru is 0, the account chooses the
+// throughput.
 func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec, ru int) error {
 	var made struct{}
 	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)

@@ -160,6 +160,8 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 		return nil, usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), "1 or more")
 	case w.Spec.Retention > 0 && w.Spec.Retention < time.Minute:
 		return nil, usage.Flag("retention", w.Spec.Retention.String(), "1m or more: an account counts whole minutes")
+	case w.Spec.Retention%time.Minute != 0:
+		return nil, usage.Flag("retention", w.Spec.Retention.String(), "whole minutes, such as 90m: an account counts them")
 	case cut && !a.cutsPartitions(ctx):
 		return nil,
 			usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new "+

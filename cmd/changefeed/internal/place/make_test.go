@@ -62,6 +62,10 @@ func TestAWrongDefinitionLeavesNothingOnAServer(t *testing.T) {
 			Paths: []string{"/city"}, Ranges: 1,
 			Retention: 30 * time.Second,
 		},
+		"--retention is 1m30s: want whole minutes": {
+			Paths: []string{"/city"}, Ranges: 1,
+			Retention: 90 * time.Second,
+		},
 		"ranges is 5000: want 1 to 1000":                   {Paths: []string{"/city"}, Ranges: 5000},
 		"4 partition key paths: want 1 to 3":               {Paths: []string{"/a", "/b", "/c", "/d"}, Ranges: 1},
 		`path "/_ts" leads to a system property: want one`: {Paths: []string{"/_ts"}, Ranges: 1},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -132,6 +134,30 @@ func IsUnreachable(err error) bool {
 	_, misnamed := errors.AsType[x509.HostnameError](err)
 	_, keyless := errors.AsType[*noKeyError](err)
 	return network || unknown || untrusted || misnamed || keyless || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// MayPass reports whether an error may be gone at the next try: a store or an account could not be reached, was busy,
+// or broke its answer off.
+func MayPass(err error) bool {
+	status := 0
+	if e, ok := errors.AsType[*cosmos.Error](err); ok {
+		status = e.Status
+	} else if e, ok := errors.AsType[*callError](err); ok {
+		status = e.status
+	}
+	if status >= http.StatusInternalServerError || status == http.StatusRequestTimeout ||
+		status == http.StatusTooManyRequests {
+		return true
+	}
+	for _, passing := range []error{
+		docstore.ErrInUse, feed.ErrThrottled, io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	late, ok := errors.AsType[net.Error](err)
+	return ok && late.Timeout() || IsUnreachable(err)
 }
 
 // account is a container of an account, with all abilities of a source: those that depend on the server say

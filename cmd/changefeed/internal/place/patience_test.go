@@ -5,12 +5,18 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -37,6 +43,34 @@ func TestPatienceHasAnEnd(t *testing.T) {
 			t.Errorf("said %q, want one line", said)
 		}
 	})
+}
+
+// What may be gone at the next try is told from what is wrong for good. Every error comes with words around it.
+func TestWhatMayPassIsToldFromWhatStays(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{docstore.ErrInUse, true},
+		{&cosmos.Error{Status: http.StatusServiceUnavailable}, true},
+		{&cosmos.Error{Status: http.StatusTooManyRequests}, true},
+		{&cosmos.Error{Status: http.StatusRequestTimeout}, true},
+		{&callError{status: http.StatusBadGateway}, true},
+		{&callError{status: http.StatusTooManyRequests}, true},
+		{&url.Error{Op: "Get", Err: context.DeadlineExceeded}, true},
+		{io.ErrUnexpectedEOF, true},
+		{&url.Error{Op: "Get", Err: io.EOF}, true},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{feed.ErrThrottled, true},
+		{&cosmos.Error{Status: http.StatusNotFound}, false},
+		{&callError{status: http.StatusForbidden}, false},
+		{feed.ErrBadRequest, false}, {docstore.ErrNotStore, false}, {docstore.ErrCorrupt, false},
+		{syscall.EPIPE, false}, {usage.Found{Err: errors.New("a fault")}, false}, {context.Canceled, false},
+	} {
+		if got := MayPass(fmt.Errorf("read the leases: %w", tt.err)); got != tt.want {
+			t.Errorf("%v: got %v, want %v", tt.err, got, tt.want)
+		}
+	}
 }
 
 // A server that ends cuts off some of many requests, answers others, and is then away: that is one line, and one when
