@@ -49,7 +49,7 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 			if err != nil {
 				return err
 			}
-			if err := o.checkFlags(args); err != nil {
+			if err := o.checkFlags(chosen); err != nil {
 				return err
 			}
 			binary, err := os.Executable()
@@ -72,12 +72,13 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 	return cmd
 }
 
-// checkFlags refuses another build that cannot be started, before a store is filled.
-func (o *benchOptions) checkFlags(names []string) error {
+// checkFlags refuses another build that cannot be started, and a load that no chosen benchmark has, before a store is
+// filled.
+func (o *benchOptions) checkFlags(chosen []bench.Benchmark) error {
 	switch {
 	case o.load < 0:
 		return usage.Flag("load", o.load.String(), "a positive duration")
-	case o.load > 0 && len(names) > 0 && !slices.Contains(names, "serve_memory"):
+	case o.load > 0 && !slices.Contains(bench.Names(chosen), "serve_memory"):
 		return usage.Flag("load", o.load.String(), "serve_memory among the benchmarks, because no other has a load")
 	}
 	if o.against == "" {

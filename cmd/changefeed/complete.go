@@ -57,8 +57,8 @@ func complete(cmd *cobra.Command) {
 // argument completes an argument by its name in the usage line.
 func (c completer) argument() found {
 	names := argumentNames(c.cmd)
-	// Flags can stand for the address.
-	if c.flag("db") != "" {
+	// Flags can stand for the address: --db, and --container, whose default does not count.
+	if c.flag("db") != "" || c.cmd.Flags().Changed("container") {
 		names = slices.DeleteFunc(names, func(name string) bool {
 			return strings.Contains(name, "ADDRESS") && !strings.Contains(name, "DIR")
 		})
@@ -192,7 +192,7 @@ func (c completer) containersOf(at place.Address) []string {
 func (c completer) container() (place.Address, error) {
 	flags := placeFlags{db: c.flag("db"), container: c.flag("container"), account: c.settings()}
 	args := c.args
-	if flags.db != "" {
+	if flags.db != "" || c.cmd.Flags().Changed("container") {
 		args = nil
 	}
 	return flags.containerAddress(c.cmd, args[:min(len(args), 1)])
@@ -221,7 +221,7 @@ func (c completer) ids() found {
 
 // letters returns the place of the dead letters that the command line means.
 func (c completer) letters() (at letters.Place, err error) {
-	if c.flag("db") == "" && len(c.args) > 0 {
+	if c.flag("db") == "" && !c.cmd.Flags().Changed("container") && len(c.args) > 0 {
 		return letters.Parse(c.args[0])
 	}
 	at.Address, err = c.container()

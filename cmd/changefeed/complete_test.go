@@ -41,7 +41,7 @@ func TestShellsCompleteFilesWhereFilesAreRead(t *testing.T) {
 		"serve --jwks": files, "serve --cert": files, "import --rejects": files, "serve --listen": nothing,
 		"bench --dir": directories, "serve --db": directories, "serve --account-key": nothing, "check": directories,
 		"backup": directories, "backup data": directories, "backup data to": nothing, "man": directories,
-		"tail docstore:d#c": nothing, "version": nothing,
+		"tail docstore:d#c": nothing, "version": nothing, "dlq list --container letters": nothing,
 	} {
 		if _, got := completions(t, append(strings.Fields(line), "")...); got != want {
 			t.Errorf("%s: got the directive %s, want %s", line, got, want)

@@ -252,8 +252,12 @@ key is never shown.`,
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			choice := choiceOf(cmd)
-			if len(args) == 1 {
-				choice.Name, choice.By = args[0], "NAME"
+			if len(args) == 1 { // whatever --context says
+				path, err := contexts.FilePath()
+				if err != nil {
+					return err
+				}
+				choice = contexts.Choice{File: path, Name: args[0], By: "NAME"}
 			}
 			found, ok, err := choice.Find()
 			if err != nil {

@@ -89,6 +89,7 @@ they are not listed. If something may be missing or old, the exit code is 1.`,
 	cmd.Flags().BoolVar(&o.restart, "restart", false, "overwrite the file of --to, and begin anew")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "to")
+	cmd.MarkFlagsMutuallyExclusive("salvage", "restart")
 	return cmd
 }
 

@@ -239,8 +239,11 @@ func readDocuments(cmd *cobra.Command, file string) ([]json.RawMessage, error) {
 	}
 	defer in.Close()
 	documents, err := items.Read(in)
+	if err != nil && file == "-" {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cmp.Or(strings.TrimPrefix(file, "-"), "standard input"), err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return documents, nil
 }

@@ -117,17 +117,38 @@ func reportOf(cmd *cobra.Command) *report.Report {
 	return nil
 }
 
-// wantsJSON reports whether a command line, which may be wrong, asks for errors as JSON.
+// wantsJSON reports whether a command line, which may be wrong, asks for errors as JSON. As of any flag, the last value
+// counts.
 func wantsJSON(args []string) bool {
+	form := ""
 	for i, arg := range args {
-		switch {
-		case arg == "--":
-			return false
-		case arg == "-ojson", arg == "-o=json", arg == "--output=json":
-			return true
-		case (arg == "-o" || arg == "--output") && i+1 < len(args):
-			return args[i+1] == "json"
+		if arg == "--" {
+			break
+		}
+		if given, ok := formIn(arg, args[i+1:]); ok {
+			form = given
 		}
 	}
-	return false
+	return form == string(report.JSON)
+}
+
+// switches are the short names of flags without a value, which may stand before -o in one word, as in -qo json.
+const switches = "qvfh"
+
+// formIn returns the form of the output that a word of a command line gives, together with the words that follow.
+func formIn(word string, follow []string) (form string, ok bool) {
+	value, long := strings.CutPrefix(word, "--"+outputFlag)
+	short := false
+	if !strings.HasPrefix(word, "--") && strings.HasPrefix(word, "-") {
+		value, short = strings.CutPrefix(strings.TrimLeft(word[1:], switches), "o")
+	}
+	switch {
+	case !long && !short, long && value != "" && value[0] != '=':
+		return "", false
+	case value != "":
+		return strings.TrimPrefix(value, "="), true
+	case len(follow) > 0:
+		return follow[0], true
+	}
+	return "", false
 }

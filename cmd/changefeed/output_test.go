@@ -42,6 +42,10 @@ func TestAnErrorIsAnObjectIfTheOutputIsJSON(t *testing.T) {
 		{[]string{"tail", "-o", "json", "--nope"}, "usage", "See changefeed tail --help.", exitUsage},
 		{[]string{"tail", "--nope", "--output=json"}, "usage", "See changefeed tail --help.", exitUsage},
 		{[]string{"nope", "-ojson"}, "usage", "See changefeed --help.", exitUsage},
+		{[]string{"tail", "-qo", "json", "--nope"}, "usage", "", exitUsage},
+		{[]string{"tail", "-vqojson", "--nope"}, "usage", "", exitUsage},
+		{[]string{"tail", "-vo=json", "--nope"}, "usage", "", exitUsage},
+		{[]string{"tail", "-o", "table", "--output", "json", "--nope"}, "usage", "", exitUsage},
 	} {
 		var errs said
 		exit := execute(t.Context(), tt.args, io.Discard, &errs)
@@ -56,8 +60,13 @@ func TestAnErrorIsAnObjectIfTheOutputIsJSON(t *testing.T) {
 			t.Errorf("%q: exit code %d, %s, %v", tt.args, exit, errs.String(), err)
 		}
 	}
-	// After -- the flags are those of a program.
-	if wantsJSON([]string{"run", "--", "jq", "-o", "json"}) {
-		t.Error("the flag of a program is taken for that of the command")
+	for _, args := range [][]string{
+		{"run", "--", "jq", "-o", "json"}, // the flags of a program
+		{"bench", "-dojson"},              // the value of another flag
+		{"tail", "-o", "json", "-o", "table"}, {"tail", "-o"},
+	} {
+		if wantsJSON(args) {
+			t.Errorf("%q is taken for a wish for JSON", args)
+		}
 	}
 }

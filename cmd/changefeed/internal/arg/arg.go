@@ -152,7 +152,7 @@ func (t *TTL) Type() string { return "seconds" }
 func (t *TTL) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	// A number without a unit is seconds and no duration, so Set tries the number first.
-	if d, derr := time.ParseDuration(text); err != nil && derr == nil && d == d.Truncate(time.Second) {
+	if d, derr := time.ParseDuration(text); err != nil && derr == nil && d > 0 && d == d.Truncate(time.Second) {
 		n, err = int(d/time.Second), nil
 	}
 	if err != nil || n == 0 || n < docstore.NoDefaultTTL {

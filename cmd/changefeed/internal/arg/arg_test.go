@@ -87,7 +87,7 @@ func TestTimesToLiveOnTheCommandLine(t *testing.T) {
 			t.Errorf("--ttl %s: got %s, %v, want %d", text, ttl.String(), err, want)
 		}
 	}
-	for _, text := range []string{"", "0", "-2", "1500ms", "soon"} {
+	for _, text := range []string{"", "0", "-2", "1500ms", "soon", "-1s", "-1h"} {
 		var ttl TTL
 		if err := ttl.Set(text); err == nil || ttl.String() != "off" {
 			t.Errorf("--ttl %s: got %s, want an error", text, ttl.String())

@@ -22,7 +22,10 @@ import (
 // answered.
 func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err error) {
 	options, err := o.serverOptions(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return err
+	case err != nil:
 		return usage.Error{Err: err}
 	}
 	if _, err := cosmosrest.New(nil, options); err != nil {
