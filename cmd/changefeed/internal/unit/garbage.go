@@ -67,9 +67,17 @@ func removalOf(s admin.Surplus) Removal {
 	return r
 }
 
-// Remove removes what was found, and returns what was done, also with an error.
+// Remove removes what was found, and returns what was done, also with an error. What was not tried because of the error
+// is left.
 func (g Garbage) Remove(ctx context.Context) (all []Removal, err error) {
 	all = g.List()
+	defer func() {
+		for i, r := range all {
+			if err != nil && !r.Done && r.Left == nil {
+				all[i].Left = known("the clean-up has failed before")
+			}
+		}
+	}()
 	if g.Unit != nil {
 		done, err := g.Unit.CleanUp(ctx, g.Surplus)
 		for i, s := range done {
