@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unsafe"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // openTerminal returns both ends of a pseudo-terminal: what a person sees and types, and what a process has.
@@ -140,5 +146,54 @@ func TestAScriptIsNotAskedAtATerminal(t *testing.T) {
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if !failed || exit.ExitCode() != exitUsage || len(out) > 0 {
 		t.Errorf("got %s, %v, want the code of a wrong use", out, err)
+	}
+}
+
+// Nobody sees a question that goes into a file, so an answer that somebody types is none.
+func TestNobodyIsAskedInAFile(t *testing.T) {
+	dir := storeOf(t, `{"id":"1","pk":"a"}`)
+	person, process := openTerminal(t)
+	defer process.Close()
+	if _, err := io.WriteString(person, "y\n"); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "errors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command("changefeed", "delete", "1", "--key", "a", "--db", dir, "--container", "orders")
+	cmd.Stdin, cmd.Stderr = process, file
+	err = cmd.Run()
+	text, _ := os.ReadFile(file.Name()) // what cannot be read has not what is looked for
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if !failed || exit.ExitCode() != exitUsage || !strings.Contains(string(text), "--yes is missing") {
+		t.Errorf("got %v and %s, want the code of a wrong use", err, text)
+	}
+}
+
+// On a terminal, too, the progress of a command with -o json is an object a line.
+func TestProgressForProgramsIsNoBarOnATerminal(t *testing.T) {
+	person, process := openTerminal(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := report.New(report.JSON, io.Discard)
+		r.Err = process
+		measure := func() report.State { return report.State{Done: 1, Total: 2} }
+		if err := r.During("orders", report.Bytes, measure, func() error {
+			time.Sleep(terminal.LineEvery + time.Second)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := process.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(person) // ends with an error, because nobody has the terminal open
+	lines := strings.Split(strings.TrimSuffix(string(text), "\r\n"), "\r\n")
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("got %q, want an object a line", text)
+		}
 	}
 }

@@ -118,6 +118,13 @@ func TestShellsCompleteWhatAStoreHas(t *testing.T) {
 	if got := completionsOf(t, "tail --context local shop/u"); !slices.Equal(got, []string{"shop/users"}) {
 		t.Errorf("in a context: got %q", got)
 	}
+	// A program may ask for a password, which nobody expects of a TAB.
+	run := filepath.Join(t.TempDir(), "run")
+	command(t, "context", "add", "secret", "--endpoint", server.URL, "--key-command", "sh -c 'echo >"+run+"'")
+	completionsOf(t, "tail --context secret cosmos:x/")
+	if _, err := os.Stat(run); err == nil {
+		t.Error("a completion has run the program of a key")
+	}
 	// A store that another process has open completes nothing, and is not waited for.
 	db, err := docstore.Open(dir, docstore.Options{})
 	if err != nil {

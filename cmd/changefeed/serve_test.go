@@ -109,10 +109,18 @@ func TestGOGCGoesBeforeOurs(t *testing.T) {
 // A store keeps the versions that it was told to keep, when its next server is told nothing.
 func TestAStoreKeepsItsRetention(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	for _, flags := range [][]string{{"--retention", "3h"}, nil} {
+	byDefault := cosmosrest.DefaultRetention
+	for _, tt := range []struct {
+		flags []string
+		want  time.Duration
+	}{
+		{[]string{"--retention", "3h"}, 3 * time.Hour},
+		{nil, 3 * time.Hour},
+		{[]string{"--retention", byDefault.String()}, byDefault}, // which is given, if it is the default or not
+	} {
 		ctx, stop := context.WithCancel(t.Context())
 		out, to := io.Pipe()
-		serve := append([]string{"serve", "--db", dir, "--listen", "127.0.0.1:0", "--http", "-o", "json"}, flags...)
+		serve := append([]string{"serve", "--db", dir, "--listen", "127.0.0.1:0", "--http", "-o", "json"}, tt.flags...)
 		_, ended := begin(ctx, to, serve...)
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Error(err)
@@ -121,13 +129,15 @@ func TestAStoreKeepsItsRetention(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-	}
-	db, err := docstore.Open(dir, docstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if got, _ := db.Retention(); got != 3*time.Hour {
-		t.Errorf("got a retention of %v, want 3h", got)
+		db, err := docstore.Open(dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := db.Retention(); got != tt.want {
+			t.Errorf("after serve %q: got a retention of %v, want %v", tt.flags, got, tt.want)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

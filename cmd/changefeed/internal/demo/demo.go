@@ -118,8 +118,12 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 	if err := d.auditAfterStop(context.WithoutCancel(ctx)); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
 	}
-	j := d.ledger.Judge()
-	found = Findings{
+	return d.findings(d.ledger.Judge()), nil
+}
+
+// findings returns what a judgement says of the performance. Changes that come again are no failure.
+func (d *performance) findings(j fleet.Judgement) Findings {
+	found := Findings{
 		OK:      j.Lost == 0 && j.OutOfOrder == 0,
 		Written: j.Written(), Handled: j.Handled, Lost: j.Lost, OutOfOrder: j.OutOfOrder,
 		Duplicates: j.Duplicates, DuplicatesPlannedMoves: j.Planned, RebalanceRounds: d.rounds,
@@ -128,7 +132,7 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 	if d.takeover != nil {
 		found.Takeover = new(d.takeover.Round(time.Millisecond).Seconds())
 	}
-	return found, nil
+	return found
 }
 
 const ranges = 4

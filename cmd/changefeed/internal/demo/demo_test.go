@@ -62,6 +62,27 @@ func TestTheBoardShowsEachInstance(t *testing.T) {
 	}
 }
 
+// What was lost, and an older version after a newer one, are failures; what comes again is none.
+func TestADemoPassesOnlyIfEachPromiseWasKept(t *testing.T) {
+	for _, tt := range []struct {
+		found fleet.Judgement
+		ok    bool
+	}{
+		{fleet.Judgement{Inserts: 5, Handled: 5, Duplicates: 2}, true},
+		{fleet.Judgement{Inserts: 5, Handled: 4, Lost: 1}, false},
+		{fleet.Judgement{Inserts: 5, Handled: 5, OutOfOrder: 1}, false},
+	} {
+		var out bytes.Buffer
+		d := &performance{screen: newScreen(&out)}
+		got := d.findings(tt.found)
+		d.writeJudgement(got)
+		if got.OK != tt.ok || strings.Contains(out.String(), "PASSED") != tt.ok ||
+			strings.Contains(out.String(), "FAILED") == tt.ok {
+			t.Errorf("%+v: OK is %v, want %v: %s", tt.found, got.OK, tt.ok, out.String())
+		}
+	}
+}
+
 // newFleet runs instances that have nothing to do.
 func newFleet(t *testing.T, names ...string) *fleet.Fleet {
 	t.Helper()

@@ -64,8 +64,12 @@ func TestWhatMayPassIsToldFromWhatStays(t *testing.T) {
 		{feed.ErrThrottled, true},
 		{&cosmos.Error{Status: http.StatusNotFound}, false},
 		{&callError{status: http.StatusForbidden}, false},
-		{feed.ErrBadRequest, false}, {docstore.ErrNotStore, false}, {docstore.ErrCorrupt, false},
-		{syscall.EPIPE, false}, {usage.Found{Err: errors.New("a fault")}, false}, {context.Canceled, false},
+		{feed.ErrBadRequest, false},
+		{docstore.ErrNotStore, false},
+		{docstore.ErrCorrupt, false},
+		{syscall.EPIPE, false},
+		{usage.Found{Err: errors.New("a fault")}, false},
+		{context.Canceled, false},
 	} {
 		if got := MayPass(fmt.Errorf("read the leases: %w", tt.err)); got != tt.want {
 			t.Errorf("%v: got %v, want %v", tt.err, got, tt.want)

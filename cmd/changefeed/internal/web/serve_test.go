@@ -329,6 +329,26 @@ func TestAStartThatFailsLeavesNoStore(t *testing.T) {
 	}
 }
 
+// Without a store to keep it with, a certificate and its private key are gone with the server.
+func TestTheCertificateOfAStoreInMemoryIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir) // on Windows
+	o := Options{Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	err := o.Serve(ctx, func(e Endpoints) error {
+		defer end()
+		if _, err := os.Stat(e.Certificate); err != nil || filepath.Dir(filepath.Dir(e.Certificate)) != dir {
+			t.Errorf("the certificate is %s, %v, want a file below %s", e.Certificate, err, dir)
+		}
+		return nil
+	})
+	if left, failed := os.ReadDir(dir); err != nil || failed != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v, after %v", left, failed, err)
+	}
+}
+
 func TestWrongOptionsLeaveNoStore(t *testing.T) {
 	for _, o := range []Options{{Keys: []string{"short"}}, {Roles: "none.json"}, {Roles: "none.json", Insecure: true}} {
 		o.Dir = filepath.Join(t.TempDir(), "data")
