@@ -69,7 +69,8 @@ func isNil(h feed.Handler) bool {
 // You may call Run again after it has returned, and even several times at once: each call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
 	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.toParts(), p.opts.Hooks)
-	in.NeverJoin = NeedsOf(p.handler).NeverJoin || p.opts.OnFailure.HoldKeys
+	_, counts := p.source.(feed.Sequencer)
+	in.NeverJoin = NeedsOf(p.handler).NeverJoin || p.opts.OnFailure.HoldKeys || !counts
 	in.Begin = func(lease feed.Record, started time.Time, crashed bool) { tenure.Begin(in, lease, started, crashed) }
 	r := &run{in, unit.New(in)}
 	p.runs.Put(in.Me.Epoch, r)

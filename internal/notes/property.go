@@ -23,6 +23,8 @@ const (
 	VariantProperty = "changefeed.variant" // of a host: what it runs, see package variants
 	SlowProperty    = "changefeed.slow"    // of a host: batches that are in the handler for too long
 
+	NeverJoinProperty = "changefeed.neverjoin" // of a host: "yes" if it never joins leases
+
 	// how loaded a lease is: changes of a minute, and changes behind the feed
 	LoadProperty   = "changefeed.load"
 	ByLoadProperty = "changefeed.byload" // of a host: "yes" if it shares the leases by load

@@ -42,7 +42,9 @@ type Instance struct {
 	Work    sync.WaitGroup
 	Slow    latest.Set[string, feed.SlowBatch] // batches that are in the handler for too long
 
-	NeverJoin bool // no leases are joined: the handler keeps something for each range, or keys may be held
+	// NeverJoin: no leases are joined, because the handler keeps something for each range, keys may be held, or the
+	// source cannot compare positions. The other instances see that, and give no lease to this one for a join.
+	NeverJoin bool
 
 	// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed: the last owner has
 	// ended unexpectedly.

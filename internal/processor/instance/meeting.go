@@ -2,15 +2,18 @@ package instance
 
 import (
 	"context"
+	"time"
 
 	"github.com/millrace/changefeed/feed"
 )
 
 // A Meeting is where the workers of two neighbouring leases of this instance talk before the leases are joined. Each
 // worker says when it has handled all that it has read; the one that is behind reads up to the position of the other.
-// Nothing is written before both are at the same position, so a meeting without success leaves no trace.
+// Nothing is written before both are at the same LSN and skip the same changes, so a meeting without success leaves no
+// trace.
 type Meeting struct {
 	Of    feed.Range // of both leases
+	Least int        // at least so many leases are left when all leases are joined that are about to be
 	words [2]chan Word
 	over  context.Context
 	end   context.CancelFunc
@@ -19,6 +22,7 @@ type Meeting struct {
 // Word is what a worker says in a meeting.
 type Word struct {
 	LSN   int64       // of the position of a worker that has handled all that it has read
+	Since time.Time   // the worker skips changes before this time; zero is none
 	Lease feed.Record // as stored, when the lease is about to be joined
 	Made  Made        // the last word of the left worker
 }
@@ -37,19 +41,20 @@ const (
 type Seat struct {
 	*Meeting
 	IsLeft bool // the worker has the lease with the lower keys: this worker makes the lease of both
+	Past   bool // the worker has come beyond the start of its lease, which is dropped when the lease is marked
 }
 
 // Meet calls the workers of two neighbouring leases to a meeting, unless one of them is in a meeting.
-func Meet(left, right *Held) bool {
-	m := &Meeting{Of: feed.Range{Min: left.Lease.Range.Min, Max: right.Lease.Range.Max}}
+func Meet(left, right *Held, least int) bool {
+	m := &Meeting{Of: feed.Range{Min: left.Lease.Range.Min, Max: right.Lease.Range.Max}, Least: least}
 	m.over, m.end = context.WithCancel(left.in.Base)
 	for i := range m.words {
 		m.words[i] = make(chan Word, maxWords)
 	}
-	if !left.sit(&Seat{m, true}) {
+	if !left.sit(&Seat{Meeting: m, IsLeft: true}) {
 		return false
 	}
-	if !right.sit(&Seat{m, false}) {
+	if !right.sit(&Seat{Meeting: m}) {
 		m.end()
 		return false
 	}

@@ -27,7 +27,7 @@ func TestWorkersTalkInAMeeting(t *testing.T) {
 		if left.Seat() != nil || left.UntilCalled().Err() != nil {
 			t.Error("a worker is in a meeting before it is called")
 		}
-		if !instance.Meet(left, right) || left.UntilCalled().Err() == nil || right.UntilCalled().Err() == nil {
+		if !instance.Meet(left, right, 1) || left.UntilCalled().Err() == nil || right.UntilCalled().Err() == nil {
 			t.Error("the workers are not called")
 		}
 		l, r := left.Seat(), right.Seat()
@@ -56,7 +56,7 @@ func TestWorkersTalkInAMeeting(t *testing.T) {
 func TestTheLastWordIsHeardAfterTheEnd(t *testing.T) {
 	for range 50 {
 		left, right := pairOf(t)
-		instance.Meet(left, right)
+		instance.Meet(left, right, 1)
 		other := right.Seat()
 		left.Seat().Say(instance.Word{Made: instance.MadeInTime})
 		left.Leave()
@@ -71,7 +71,7 @@ func TestTheLastWordIsHeardAfterTheEnd(t *testing.T) {
 func TestAWorkerThatLeavesEndsTheMeeting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left, right := pairOf(t)
-		if !instance.Meet(left, right) || instance.Meet(left, right) {
+		if !instance.Meet(left, right, 1) || instance.Meet(left, right, 1) {
 			t.Error("a worker is in two meetings, or in none")
 		}
 		other := right.Seat()
@@ -80,12 +80,12 @@ func TestAWorkerThatLeavesEndsTheMeeting(t *testing.T) {
 			left.UntilCalled().Err() != nil {
 			t.Error("the meeting is not over")
 		}
-		if instance.Meet(left, right) || left.Seat() == nil || !left.Seat().IsOver() {
+		if instance.Meet(left, right, 1) || left.Seat() == nil || !left.Seat().IsOver() {
 			t.Error("a worker meets another that is still in a meeting")
 		}
 		left.Leave()
 		right.Leave()
-		if !instance.Meet(left, right) {
+		if !instance.Meet(left, right, 1) {
 			t.Error("the workers cannot meet again")
 		}
 		seat := left.Seat()

@@ -90,3 +90,9 @@ func (s *Since[K]) For(key K) time.Duration {
 	}
 	return time.Since(at)
 }
+
+// Sees reports whether a key was seen the last time.
+func (s *Since[K]) Sees(key K) bool {
+	_, known := s.first[key]
+	return known
+}

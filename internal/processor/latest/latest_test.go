@@ -57,8 +57,8 @@ func TestSinceCountsFromTheFirstTime(t *testing.T) {
 			"a": time.Second, "b": 2*time.Minute + time.Second,
 			"c": time.Minute + time.Second, "d": 0,
 		} {
-			if got := s.For(key); got != want {
-				t.Errorf("%s was seen for %v, want %v", key, got, want)
+			if got := s.For(key); got != want || s.Sees(key) != (want > 0) {
+				t.Errorf("%s was seen for %v, and is seen: %v; want %v", key, got, s.Sees(key), want)
 			}
 		}
 	})

@@ -69,18 +69,23 @@ func (v *View) overlappingLeases(lease feed.Record) (others []feed.Record) {
 	})
 }
 
-// Ranking compares leases of this unit: see [rank.Above]. A lease for a hole begins at the time at which the unit
-// began. The unit skips older changes, so this lease ranks like a lease without a start at the same token.
+// Since returns the time before which changes after a position are skipped; zero is none. A lease for a hole begins at
+// the time at which the unit began. The unit skips older changes, so with a token this start means none.
+func (v *View) Since(p feed.Position) time.Time {
+	since := p.Start.Time()
+	if origin, known := v.Origin(); known && p.Token != "" && since.Equal(origin.Time()) {
+		return time.Time{}
+	}
+	return since
+}
+
+// Ranking compares leases of this unit: see [rank.Above].
 func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
-	origin, known := v.Origin()
 	ranked := func(l feed.Record) rank.Lease {
 		lsn, counted := TokenLSN(v.source, l.Position.Token)
 		at := rank.Position{
-			Token: l.Position.Token, LSN: lsn, Counted: counted, Since: l.Position.Start.Time(),
+			Token: l.Position.Token, LSN: lsn, Counted: counted, Since: v.Since(l.Position),
 			Unknown: l.Position.Token == "" && l.Position.Start.IsNow(),
-		}
-		if known && at.Token != "" && at.Since.Equal(origin.Time()) {
-			at.Since = time.Time{}
 		}
 		return rank.Lease{
 			Min: l.Range.Min, Max: l.Range.Max, Reset: LastReset(l).On, Position: at, Generation: GenerationOf(l),

@@ -11,13 +11,20 @@ import (
 
 // CanJoin reports whether a lease can replace two leases, if both stay as they are: the lease begins where both end,
 // and has nothing to remember of them. Nothing is skipped and nothing comes again, because each key is at the same LSN
-// in its old and in its new lease. Without a source that knows LSNs, it is unknown which of two leases ranks higher
-// once the new lease has moved, so no lease is joined.
-func CanJoin(source feed.Source, left, right feed.Record) bool {
-	a, counted := TokenLSN(source, left.Position.Token)
-	b, alsoCounted := TokenLSN(source, right.Position.Token)
+// in its old and in its new lease, and changes before the same time are skipped. Without a source that knows LSNs, it
+// is unknown which of two leases ranks higher once the new lease has moved, so no lease is joined.
+func (v *View) CanJoin(left, right feed.Record) bool {
+	a, counted := TokenLSN(v.source, left.Position.Token)
+	b, alsoCounted := TokenLSN(v.source, right.Position.Token)
 	return IsJoinable(left) && IsJoinable(right) && left.Range.Max == right.Range.Min && left.Mode == right.Mode &&
-		counted && alsoCounted && a == b && left.Position.Start.String() == right.Position.Start.String()
+		counted && alsoCounted && a == b && v.Since(left.Position).Equal(v.Since(right.Position))
+}
+
+// IsApart reports whether a lease cannot be joined now, whatever its worker does, as the lease itself tells. A position
+// without an LSN cannot be compared with that of a neighbour, and nobody has come beyond a start that is to come.
+func (v *View) IsApart(l feed.Record) bool {
+	_, counted := TokenLSN(v.source, l.Position.Token)
+	return !counted || !IsJoinable(l) || v.Since(l.Position).After(v.Now())
 }
 
 // IsJoinable reports whether a lease has nothing that would be lost if a lease of more keys replaced it.

@@ -17,6 +17,11 @@ func (sequenced) TokenAfter(lsn int64) string                { return service.To
 
 // Leases are joined only if a lease of both repeats nothing, skips nothing and forgets nothing.
 func TestWhichLeasesCanBeJoined(t *testing.T) {
+	begun := feed.FromTime(time.Unix(1_000_000, 0))
+	view := NewView(nil, sequenced{})
+	view.Put(feed.Record{Kind: feed.KindInfo, ID: "info", Properties: map[string]string{
+		notes.OriginProperty: notes.PlainTime(begun.String()),
+	}})
 	for _, c := range []struct {
 		what string
 		edit func(left, right *feed.Record)
@@ -32,6 +37,8 @@ func TestWhichLeasesCanBeJoined(t *testing.T) {
 		{"the right behind", func(_, r *feed.Record) { r.Position = position(4) }, false},
 		{"without a token", func(l, r *feed.Record) { l.Position.Token, r.Position.Token = "", "" }, false},
 		{"with another start", func(l, _ *feed.Record) { l.Position.Start = feed.FromTime(time.Now()) }, false},
+		{"from the beginning and from now", func(l, _ *feed.Record) { l.Position.Start = feed.FromBeginning() }, true},
+		{"with the start of the unit", func(l, _ *feed.Record) { l.Position.Start = begun }, true},
 		{"not neighbours", func(_, r *feed.Record) { r.Range.Min = "05" }, false},
 		{"of another mode", func(_, r *feed.Record) { r.Mode = feed.AllVersionsAndDeletes }, false},
 		{"after a failure", func(l, _ *feed.Record) { l.Attempts = 1 }, false},
@@ -49,11 +56,42 @@ func TestWhichLeasesCanBeJoined(t *testing.T) {
 	} {
 		left, right := made(cell(0, 4), 5, 1), made(cell(4, keys), 5, 2)
 		c.edit(&left, &right)
-		if got := CanJoin(sequenced{}, left, right); got != c.want {
+		if got := view.CanJoin(left, right); got != c.want {
 			t.Errorf("leases %s: %v, want %v", c.what, got, c.want)
 		}
-		if CanJoin(nil, left, right) {
+		if NewView(nil, nil).CanJoin(left, right) {
 			t.Errorf("leases %s of a source that knows no LSNs can be joined", c.what)
+		}
+	}
+}
+
+// A lease tells whether it can be joined: where its position is does not count, but whether it can be compared.
+func TestALeaseTellsWhetherItCanBeJoined(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		edit func(l *feed.Record)
+		want bool
+	}{
+		{"as it is", func(*feed.Record) {}, false},
+		{"with a start that is past", func(l *feed.Record) {
+			l.Position.Start = feed.FromTime(time.Now().Add(-1))
+		}, false},
+		{"with a start to come", func(l *feed.Record) {
+			l.Position.Start = feed.FromTime(time.Now().Add(time.Hour))
+		}, true},
+		{"without a token", func(l *feed.Record) { l.Position = feed.Position{Start: feed.FromBeginning()} }, true},
+		{"with a token without an LSN", func(l *feed.Record) { l.Position.Token = "somewhere" }, true},
+		{"with held keys", func(l *feed.Record) { SetProperty(l, notes.HeldProperty, "x") }, true},
+	} {
+		view := NewView(nil, sequenced{})
+		view.answeredAt(time.Now())
+		lease := made(cell(0, 4), 5, 1)
+		c.edit(&lease)
+		if got := view.IsApart(lease); got != c.want {
+			t.Errorf("a lease %s stays apart: %v, want %v", c.what, got, c.want)
+		}
+		if !NewView(nil, nil).IsApart(lease) {
+			t.Errorf("a lease %s of a source that knows no LSNs may be joined", c.what)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package tenure
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -46,20 +47,55 @@ func (j join) meet() instance.Ending {
 	j.w.dropReadAhead()
 	ctx, cancel := context.WithTimeout(j.w.held.UntilStopped, j.w.in.Options.Drain)
 	defer cancel()
-	lsn, ok := j.settle(ctx)
-	if ok {
-		var other instance.Word
-		other, ok = j.seat.Exchange(ctx, instance.Word{LSN: lsn})
-		ok = ok && j.readUpTo(ctx, lsn, other.LSN)
-	}
-	if ok {
-		_, ok = j.seat.Exchange(ctx, instance.Word{})
-	}
-	if e := j.w.held.Ending(); !ok || !e.None() {
+	if ok := j.agree(ctx); !ok || !j.w.held.Ending().None() {
 		j.w.held.Leave()
-		return e
+		j.w.in.Wake() // a lease that was given to this instance for the join may be too many now
+		return j.w.held.Ending()
 	}
 	return instance.Ending{Why: feed.ReasonJoined, Seat: j.seat}
+}
+
+// agree brings both leases to the same LSN, and reports whether a lease that goes on there skips the same changes as
+// each of them.
+func (j join) agree(ctx context.Context) (ok bool) {
+	lsn, ok := j.settle(ctx)
+	if !ok {
+		return false
+	}
+	mine := instance.Word{LSN: lsn, Since: j.w.in.View.Since(j.w.dispatcher.ReadFrom())}
+	other, ok := j.seat.Exchange(ctx, mine)
+	if !ok || !j.readUpTo(ctx, lsn, other.LSN) {
+		return false
+	}
+	if !mine.Since.IsZero() && !mine.Since.Equal(other.Since) && j.isBeyond(ctx, mine.Since) {
+		mine.Since, j.seat.Past = time.Time{}, true
+	}
+	other, ok = j.seat.Exchange(ctx, mine)
+	return ok && mine.Since.Equal(other.Since)
+}
+
+// mostLooks limits the reads that look for the end of the feed.
+const mostLooks = 10
+
+// isBeyond reports whether all changes after the position were committed at a time or later: the next change was, or
+// there is none yet.
+func (j join) isBeyond(ctx context.Context, since time.Time) bool {
+	at := feed.Position{Token: j.w.dispatcher.ReadFrom().Token}
+	for range mostLooks {
+		page, err := j.w.fetchPage(ctx, at)
+		if err != nil {
+			return false // the next read of the work tells the user
+		}
+		if len(page.Changes) > 0 {
+			return !slices.ContainsFunc(page.Changes, func(c feed.Change) bool { return c.Time.Before(since) })
+		}
+		lsn, counted := records.TokenLSN(j.w.in.Source, page.Next.Token)
+		if page.Next.Token == at.Token || counted && page.Head > 0 && lsn >= page.Head { // the end of the feed
+			return since.Add(records.ClockGrain).Before(j.w.in.View.Now())
+		}
+		at.Token = page.Next.Token
+	}
+	return false
 }
 
 // settlePause is how often a worker looks whether all that it has read is done.
@@ -153,6 +189,11 @@ func (j join) markJoining() (mine feed.Record, err error) {
 	j.w.dispatcher.Freeze() // the lease of both begins at the stored position
 	ctx, cancel := context.WithTimeout(j.w.held.UntilDrained, j.w.in.Options.Drain)
 	defer cancel()
+	if j.seat.Past {
+		if err := j.w.keeper.dropStart(ctx); err != nil {
+			return mine, err
+		}
+	}
 	until := j.w.in.View.Now().Add(j.w.in.Options.Expiration)
 	if err := j.w.keeper.storeWith(ctx, func(l *feed.Record) {
 		if l.State == feed.StateLive {
@@ -245,7 +286,7 @@ func (j join) planJoint(left, right feed.Record) (joint feed.Record, until time.
 	}
 	l, marked := records.JoiningOf(left)
 	r, alsoMarked := records.JoiningOf(right)
-	if err != nil || !marked || !alsoMarked || !records.CanJoin(j.w.in.Source, left, right) {
+	if err != nil || !marked || !alsoMarked || !j.w.in.View.CanJoin(left, right) {
 		j.w.held.Report(j.w.held.UntilStopped, feed.OriginSource, err)
 		return joint, until, false
 	}
@@ -267,7 +308,23 @@ func (j join) planJoint(left, right feed.Record) (joint feed.Record, until time.
 	}
 	joint.Owner, joint.Epoch, joint.Expiration = j.w.in.Me.Instance, j.w.in.Me.Epoch, j.w.in.Options.Expiration
 	records.BeginTerm(&joint)
-	return joint, until, isInOne(partitions, joint.Range)
+	return joint, until, isInOne(partitions, joint.Range) && j.leavesEnough()
+}
+
+// leavesEnough reports whether the unit keeps as many leases as it should have, if all leases are joined that are
+// marked. An instance with another view may have chosen other pairs. Of two such instances, the one that marks later
+// sees the marks of the other one.
+func (j join) leavesEnough() bool {
+	left := map[string]bool{}
+	all, _ := j.w.in.View.Leases()
+	for _, l := range all {
+		keys := l.Range.String()
+		if mark, joining := records.JoiningOf(l); joining {
+			keys = mark.Into
+		}
+		left[keys] = true
+	}
+	return len(left) >= j.seat.Least
 }
 
 // isInOne reports whether a single partition contains a range.

@@ -187,6 +187,20 @@ func (k *keeper) storeLast(ctx context.Context, change func(*feed.Record)) error
 	return k.store(ctx)
 }
 
+// dropStart leaves out the start of the position from the next write on: the position has come beyond it. So the ranks
+// of this lease and of a lease of more keys can be compared.
+func (k *keeper) dropStart(ctx context.Context) error {
+	return k.inTurn(ctx, func() error {
+		progress := k.fill
+		k.fill = func(l *feed.Record) dispatch.Mark {
+			mark := progress(l)
+			l.Position.Start = feed.Start{}
+			return mark
+		}
+		return nil
+	})
+}
+
 // ownedUntil returns until when, by the store's clock, no other instance can own the lease.
 func (k *keeper) ownedUntil(ctx context.Context) (at time.Time, err error) {
 	err = k.inTurn(ctx, func() error {

@@ -47,7 +47,7 @@ func (p *presence) writePresence(ctx context.Context) error {
 	record.Owner, record.Epoch = p.in.Me.Instance, p.in.Me.Epoch
 	record.Expiration = min(p.in.Options.Renew*5/2, p.in.Options.Expiration)
 	record.TTL = 2 * p.in.Options.Expiration
-	for name, text := range sharing(&p.in.Options) {
+	for name, text := range sharing(p.in) {
 		records.SetProperty(&record, name, text)
 	}
 	variants.Show(&record, p.in.Options.Variant, p.in.Since)

@@ -17,8 +17,9 @@ type situation struct {
 	alive    []balance.Owner // instances that show presence, including this one
 	hosts    []feed.Record   // the presence of the others among them
 	capacity map[balance.Owner]balance.Capacity
-	least    int          // the number of leases for which some instance asks
-	plan     balance.Plan // contains indexes of leases
+	keeping  map[balance.Owner]bool // instances that never join leases
+	least    int                    // the number of leases for which some instance asks
+	plan     balance.Plan           // contains indexes of leases
 }
 
 // pick returns the leases with some indexes.
@@ -42,8 +43,10 @@ func (b *balancer) situation() situation {
 	}
 	b.planned = b.in.View.Now()
 	// This instance counts as alive even if the presence record is not written or listed yet.
-	s := situation{leases: good, capacity: map[balance.Owner]balance.Capacity{}}
-	s.admit(b.in.Me, sharing(&b.in.Options))
+	s := situation{
+		leases: good, capacity: map[balance.Owner]balance.Capacity{}, keeping: map[balance.Owner]bool{},
+	}
+	s.admit(b.in.Me, sharing(b.in))
 	for _, host := range b.in.View.Kind(feed.KindHost) {
 		alive := host.Err == nil && host.State == feed.StateLive &&
 			b.planned.Sub(host.Updated) <= host.Expiration+records.ClockGrain
@@ -66,10 +69,10 @@ func (b *balancer) situation() situation {
 	return s
 }
 
-// sharing returns the options by which the instances share the leases, as properties of a presence. A default is no
+// sharing returns what the instances must know to share the leases, as properties of a presence. A default is no
 // property, because older versions write none.
-func sharing(o *instance.Options) map[string]string {
-	properties := map[string]string{}
+func sharing(in *instance.Instance) map[string]string {
+	o, properties := &in.Options, map[string]string{}
 	for name, n := range map[string]int{
 		notes.MostProperty: o.MaxLeases, notes.LeastProperty: o.MinLeases, notes.WeightProperty: o.Weight,
 	} {
@@ -79,6 +82,9 @@ func sharing(o *instance.Options) map[string]string {
 	}
 	if o.ShareByLoad {
 		properties[notes.ByLoadProperty] = "yes"
+	}
+	if in.NeverJoin {
+		properties[notes.NeverJoinProperty] = "yes"
 	}
 	return properties
 }
@@ -96,6 +102,7 @@ func (s *situation) admit(o balance.Owner, properties map[string]string) {
 		Weight: number(notes.WeightProperty, instance.MaxWeight), Most: number(notes.MostProperty, math.MaxInt32),
 		ByLoad: properties[notes.ByLoadProperty] != "",
 	}
+	s.keeping[o] = properties[notes.NeverJoinProperty] != ""
 	s.least = max(s.least, number(notes.LeastProperty, instance.MaxMinLeases))
 }
 

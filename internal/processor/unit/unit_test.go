@@ -530,7 +530,7 @@ func TestALimitOfOneLeaseIsShown(t *testing.T) {
 			1,
 		},
 	} {
-		if got := sharing(&c.o); !maps.Equal(got, c.want) {
+		if got := sharing(instancetest.Idle(t.Context(), nil, c.o)); !maps.Equal(got, c.want) {
 			t.Errorf("%d leases at most, %d at least, weight %d: properties %v, want %v", c.o.MaxLeases, c.o.MinLeases,
 				c.o.Weight, got, c.want)
 		}
