@@ -182,6 +182,32 @@ func TestWhatCannotBeJoinedIsNotTried(t *testing.T) {
 	}
 }
 
+// An instance that never joins leases says so where the others see it.
+func TestWhoNeverJoinsSaysSo(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		uncounted := struct{ feed.Source }{w.orders}
+		held := changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true}
+		all := []*process{
+			w.run("joins", &tally{}, changefeed.Options{}),
+			w.run("needs", needing{&tally{}, changefeed.Needs{NeverJoin: true}}, changefeed.Options{}),
+			w.run("holds", &tally{}, changefeed.Options{OnFailure: held}),
+			w.runWith(uncounted, w.leases, "uncounted", &tally{}, changefeed.Options{}),
+		}
+		time.Sleep(time.Minute)
+		never := map[string]bool{}
+		for _, host := range w.records(feed.KindHost) {
+			never[host.Owner] = host.Properties[notes.NeverJoinProperty] != ""
+		}
+		if want := map[string]bool{"joins": false, "needs": true, "holds": true, "uncounted": true}; !maps.Equal(never,
+			want) {
+			t.Errorf("never join: %v, want %v", never, want)
+		}
+		for _, p := range all {
+			p.stop(t)
+		}
+	})
+}
+
 // If all instances have as many leases as they may have, neighbours of two owners are joined nevertheless: one of them
 // has one more while both are joined, and no longer.
 func TestFullInstancesJoin(t *testing.T) {
@@ -272,6 +298,32 @@ func TestAFailingLeaseDoesNotKeepOthersApart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lease that fails when leases are about to be joined is not handed over, and neither is its neighbour.
+func TestALeaseThatHasJustFailedIsNotHandedOver(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.finer(2)
+		bad, y := w.townIn(w.ranges()[0]), &tally{}
+		y.before = func(_ context.Context, b *feed.Batch) error {
+			if b.Changes[0].PartitionKey == feed.Key(bad) {
+				return errors.New("fails")
+			}
+			return nil
+		}
+		var n turnover
+		a := w.run("a", y, changefeed.Options{Hooks: n.hooks()})
+		b := w.run("b", y, changefeed.Options{Hooks: n.hooks()})
+		time.Sleep(joinRest - time.Minute)
+		before := n.given.Load()
+		w.put(bad, "bad", 0)
+		time.Sleep(4 * time.Minute)
+		if given := n.given.Load() - before; given > 0 {
+			t.Errorf("%d leases were handed over, want none: one of both fails", given)
+		}
+		a.stop(t)
+		b.stop(t)
+	})
 }
 
 // While a change that was parked may come back, because an outage may have been the cause, its lease is not joined. The

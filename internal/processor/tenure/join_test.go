@@ -156,38 +156,108 @@ func TestALeaseComesBeyondItsStart(t *testing.T) {
 	})
 }
 
-// When all leases are joined that are marked, also by other instances, the unit has as many leases as it should have.
+// Two workers agree if a lease of both skips the same changes as each of them: they skip the same by themselves, or they
+// have come beyond their starts.
+func TestWorkersAgreeIfBothSkipTheSame(t *testing.T) {
+	old, early, late := time.Now().Add(-3*time.Hour), time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	for _, c := range []struct {
+		left, right feed.Start
+		next        time.Time // of the change after both
+		want        bool
+		past        [2]bool
+	}{
+		{feed.FromNow(), feed.FromBeginning(), old, true, [2]bool{}},
+		{feed.FromTime(late), feed.FromTime(late), old, true, [2]bool{}},
+		{feed.FromTime(early), feed.FromTime(early), late, true, [2]bool{}},
+		{feed.FromTime(late), feed.FromNow(), late, true, [2]bool{true, false}},
+		{feed.FromBeginning(), feed.FromTime(late), late, true, [2]bool{false, true}},
+		{feed.FromTime(early), feed.FromTime(late), late, true, [2]bool{true, true}},
+		{feed.FromTime(early), feed.FromTime(late), early, false, [2]bool{true, false}},
+		{feed.FromNow(), feed.FromTime(late), early, false, [2]bool{}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			in := instancetest.Idle(t.Context(), &shelf{}, instance.Options{})
+			in.Source = &dated{head: 9, changes: map[int64]time.Time{6: c.next}}
+			in.View.Heard(nil, time.Now())
+			var workers [2]*worker
+			for i, start := range []feed.Start{c.left, c.right} {
+				lease := made(feed.FullRange().Cut(2)[i], 5, 1)
+				lease.Position.Start = start
+				workers[i] = newWorker(in, lease, time.Now(), false)
+				workers[i].dispatcher.BeginAt(lease.Position)
+				defer workers[i].keeper.fuse.Stop()
+				defer workers[i].held.Lose(feed.ErrLeaseLost)
+			}
+			instance.Meet(workers[0].held, workers[1].held, 1)
+			seats := [2]*instance.Seat{workers[0].held.Seat(), workers[1].held.Seat()}
+			answers := make(chan bool)
+			for i, w := range workers {
+				go func() { answers <- join{w, seats[i]}.agree(t.Context()) }()
+			}
+			first, second := <-answers, <-answers
+			if past := [2]bool{seats[0].Past, seats[1].Past}; first != c.want || second != c.want || past != c.past {
+				t.Errorf("from %v and %v, the next change of %v: they agree %v and %v, past %v; want %v, %v", c.left, c.right,
+					c.next, first, second, past, c.want, c.past)
+			}
+		})
+	}
+}
+
+// library is a lease store with some records, and a source with a single partition.
+type library struct {
+	shelf
+	records []feed.Record
+}
+
+func (l *library) List(context.Context) ([]feed.Record, time.Time, error) {
+	return l.records, time.Now(), nil
+}
+
+type single struct{ instancetest.Counted }
+
+func (single) Partitions(context.Context) ([]feed.Partition, error) {
+	return []feed.Partition{{ID: "0", Range: feed.FullRange()}}, nil
+}
+
+// A lease of both is made only if the unit has as many leases as it should have when all leases are joined that are
+// marked, also by other instances.
 func TestAJoinLeavesEnoughLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct {
-			marked []int // first leases of the pairs that are marked
-			least  int
-			want   bool
-		}{
-			{[]int{0}, 5, true},
-			{[]int{0}, 6, false},
-			{[]int{0, 2}, 5, false},
-			{[]int{0, 2}, 4, true},
-			{[]int{0, 2, 4}, 4, false},
-			{[]int{0, 2, 4}, 3, true},
-		} {
-			r := instancetest.Idle(t.Context(), &shelf{}, instance.Options{})
+	for _, c := range []struct {
+		marked []int // first leases of the pairs that are marked
+		least  int
+		want   bool
+	}{
+		{[]int{0}, 5, true},
+		{[]int{0}, 6, false},
+		{[]int{0, 2}, 5, false},
+		{[]int{0, 2}, 4, true},
+		{[]int{0, 2, 4}, 4, false},
+		{[]int{0, 2, 4}, 3, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &library{}
+			in := instancetest.Idle(t.Context(), store, instance.Options{})
+			in.Source = single{}
+			in.View = records.NewView(in.Store, in.Source)
 			parts := feed.FullRange().Cut(6)
 			for i, part := range parts {
 				lease := made(part, 5, 1)
+				lease.ID, lease.Owner, lease.Epoch = part.String(), in.Me.Instance, in.Me.Epoch
 				for _, first := range c.marked {
 					if i == first || i == first+1 {
 						both := feed.Range{Min: parts[first].Min, Max: parts[first+1].Max}
 						records.MarkJoining(&lease, both, time.Now())
 					}
 				}
-				r.View.Put(lease)
+				store.records = append(store.records, lease)
 			}
-			j := join{&worker{in: r}, &instance.Seat{Meeting: &instance.Meeting{Least: c.least}}}
-			if got := j.leavesEnough(); got != c.want {
-				t.Errorf("6 leases, with pairs at %v marked: at least %d are left: %v, want %v", c.marked, c.least, got,
-					c.want)
+			w := newWorker(in, store.records[0], time.Now(), false)
+			defer w.keeper.fuse.Stop()
+			defer w.held.Lose(feed.ErrLeaseLost)
+			j := join{w, &instance.Seat{Meeting: &instance.Meeting{Least: c.least}}}
+			if _, _, got := j.planJoint(store.records[0], store.records[1]); got != c.want {
+				t.Errorf("6 leases, with pairs at %v marked, at least %d: made %v, want %v", c.marked, c.least, got, c.want)
 			}
-		}
-	})
+		})
+	}
 }
