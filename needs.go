@@ -23,8 +23,8 @@ type Needs struct {
 	// refuses options with a Concurrency above 1, or with a limit, dead letters or held keys in OnFailure.
 	InOrder bool
 
-	// NeverJoin says that the handler keeps something for each range of keys that it cannot combine. This instance then
-	// joins no leases: see Options.MinLeases.
+	// NeverJoin says that the handler keeps something for each range of keys that it cannot combine. The leases of this
+	// instance are then not joined, and no other instance gives it a lease for that: see Options.MinLeases.
 	NeverJoin bool
 
 	// Hooks are called after the hooks of the options. They replace no default.

@@ -15,10 +15,10 @@ func Grid(partitions, least int) int {
 // Joins decides which leases are joined with the next lease, so that no more leases than most are left, and returns
 // the indexes of the first leases of the pairs. widths are the widths of the ranges of the leases, in the order of the
 // ranges. homes says which partition contains each lease; leases of different partitions are not joined, and neither
-// is a lease with a home below 0. The narrowest pairs are joined, and of equal ones the first. A lease is in one pair
-// at most, so several calls may be necessary until no more than most leases are left.
+// is a lease with a home below 0, such as one that cannot be joined. The narrowest pairs are joined, and of equal ones
+// the first. A lease is in one pair at most, so several calls may be necessary until no more than most leases are left.
 //
-// The decision does not depend on the owners, so instances with the same view choose the same pairs, and never join
+// The decision does not depend on who decides, so instances with the same view choose the same pairs, and never join
 // more leases than there are too many.
 func Joins(widths []float64, homes []int, most int) (pairs []int) {
 	var all []int

@@ -20,7 +20,8 @@ import (
 //	1  each worker stops reading, and handles all that it has read
 //	2  the worker that is behind reads up to the LSN of the other, and no further
 //
-// If that takes longer than Options.Drain, both go on as if nothing had happened. Otherwise both workers end and write:
+// If that takes longer than Options.Drain, or if both skip different changes from there because they began at different
+// times, both go on as if nothing had happened. Otherwise both workers end and write:
 //
 //	3  each marks its lease as splitting, without parts  (updates under their ETags: only the owner can)
 //	4  the left worker creates the lease of both         (its rank is above both, see package rank)
