@@ -47,8 +47,8 @@ type Options struct {
 	// instances counts. If that falls, or partitions are merged, neighbouring leases of a partition are joined again,
 	// down to the number a new unit would have. This begins when there have been too many leases for five times
 	// Expiration, so a restart joins none. A lease is not joined if its owner has OnFailure.HoldKeys or
-	// [Needs].NeverJoin, or a source that is no [feed.Sequencer]. While another kind of processor owns a lease, no lease
-	// is cut or joined.
+	// [Needs].NeverJoin, or a source that is no [feed.Sequencer]. While another kind of processor owns a lease, no
+	// lease is cut or joined.
 	MinLeases int
 
 	// MaxLeases limits the leases this instance takes; 0 is no limit. Leases that no instance may take are reported as

@@ -156,8 +156,8 @@ func TestALeaseComesBeyondItsStart(t *testing.T) {
 	})
 }
 
-// Two workers agree if a lease of both skips the same changes as each of them: they skip the same by themselves, or they
-// have come beyond their starts.
+// Two workers agree if a lease of both skips the same changes as each of them: they skip the same by themselves, or
+// they have come beyond their starts.
 func TestWorkersAgreeIfBothSkipTheSame(t *testing.T) {
 	old, early, late := time.Now().Add(-3*time.Hour), time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 	for _, c := range []struct {
@@ -195,9 +195,10 @@ func TestWorkersAgreeIfBothSkipTheSame(t *testing.T) {
 				go func() { answers <- join{w, seats[i]}.agree(t.Context()) }()
 			}
 			first, second := <-answers, <-answers
-			if past := [2]bool{seats[0].Past, seats[1].Past}; first != c.want || second != c.want || past != c.past {
-				t.Errorf("from %v and %v, the next change of %v: they agree %v and %v, past %v; want %v, %v", c.left, c.right,
-					c.next, first, second, past, c.want, c.past)
+			past := [2]bool{seats[0].Past, seats[1].Past}
+			if first != c.want || second != c.want || past != c.past {
+				t.Errorf("from %v and %v, the next change of %v: they agree %v and %v, past %v; want %v, %v", c.left,
+					c.right, c.next, first, second, past, c.want, c.past)
 			}
 		})
 	}
