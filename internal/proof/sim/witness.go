@@ -120,8 +120,8 @@ func (g *ledger) isJoint(record feed.Record) bool {
 	for _, p := range g.model.parents {
 		for _, q := range g.model.parents {
 			if p.Range.Min == record.Range.Min && p.Range.Max == q.Range.Min && q.Range.Max == record.Range.Max &&
-				max(generationOf(p), generationOf(q)) == generationOf(record)-1 && same(p.Position, record.Position) &&
-				same(q.Position, record.Position) && p.Attempts+q.Attempts == 0 {
+				max(generationOf(p), generationOf(q)) == generationOf(record)-1 && goesOn(p.Position, record.Position) &&
+				goesOn(q.Position, record.Position) && p.Attempts+q.Attempts == 0 {
 				return true
 			}
 		}
@@ -132,6 +132,13 @@ func (g *ledger) isJoint(record feed.Record) bool {
 // same compares two positions with their starts.
 func same(a, b feed.Position) bool {
 	return a.Token == b.Token && a.Start.String() == b.Start.String()
+}
+
+// goesOn reports whether a lease of two goes on where one of them ended. Its start may be dropped, or be that of the
+// unit, which means none with a token: whether changes are skipped for that shows in what is delivered.
+func goesOn(old, joint feed.Position) bool {
+	a, b := old.Start.Time(), joint.Start.Time()
+	return old.Token == joint.Token && (a.IsZero() || b.IsZero() || a.Equal(b))
 }
 
 // generationOf is how many splits a lease is away from the first leases.
