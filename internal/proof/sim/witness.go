@@ -134,6 +134,12 @@ func same(a, b feed.Position) bool {
 	return a.Token == b.Token && a.Start.String() == b.Start.String()
 }
 
+// isDropped reports whether a mark drops the start of a lease that is about to be joined, because the lease has come
+// beyond it.
+func isDropped(record feed.Record) bool {
+	return record.Properties[notes.JoiningProperty] != "" && record.Position.Start.IsZero()
+}
+
 // goesOn reports whether a lease of two goes on where one of them ended. Its start may be dropped, or be that of the
 // unit, which means none with a token: whether changes are skipped for that shows in what is delivered.
 func goesOn(old, joint feed.Position) bool {
@@ -192,7 +198,7 @@ func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 			record.Owner)
 	case was.Position.Token == "":
 		return // it begins
-	case record.Position.Start.String() != was.Position.Start.String():
+	case record.Position.Start.String() != was.Position.Start.String() && !isDropped(record):
 		g.breach("start of %s changed from %v to %v", record.Token, was.Position.Start, record.Position.Start)
 	case !g.strict:
 		g.movedFreely(by, t, was, record)
