@@ -120,8 +120,9 @@ func (g *ledger) isJoint(record feed.Record) bool {
 	for _, p := range g.model.parents {
 		for _, q := range g.model.parents {
 			if p.Range.Min == record.Range.Min && p.Range.Max == q.Range.Min && q.Range.Max == record.Range.Max &&
-				max(generationOf(p), generationOf(q)) == generationOf(record)-1 && goesOn(p.Position, record.Position) &&
-				goesOn(q.Position, record.Position) && p.Attempts+q.Attempts == 0 {
+				max(generationOf(p), generationOf(q)) == generationOf(record)-1 &&
+				goesOn(p.Position, record.Position) && goesOn(q.Position, record.Position) &&
+				p.Attempts+q.Attempts == 0 {
 				return true
 			}
 		}
