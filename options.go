@@ -46,9 +46,8 @@ type Options struct {
 	// partitions: the parts continue at the checkpoint, so nothing is skipped. The highest MinLeases of the running
 	// instances counts. If that falls, or partitions are merged, neighbouring leases of a partition are joined again,
 	// down to the number a new unit would have. This begins when there have been too many leases for five times
-	// Expiration, so a restart joins none. A lease is not joined if its owner has OnFailure.HoldKeys or
-	// [Needs].NeverJoin, or a source that is no [feed.Sequencer]. While another kind of processor owns a lease, no
-	// lease is cut or joined.
+	// Expiration, so a restart joins none. None is joined whose owner has OnFailure.HoldKeys, [Needs].NeverJoin or a
+	// source that is no [feed.Sequencer]. While another kind of processor owns a lease, none is cut or joined.
 	MinLeases int
 
 	// MaxLeases limits the leases this instance takes; 0 is no limit. Leases that no instance may take are reported as

@@ -119,7 +119,7 @@ func TestTheRightWorkerDoesNotGuess(t *testing.T) {
 			l, r := j.w.in.Hold(left), j.w.in.Hold(right)
 			defer l.Lose(feed.ErrLeaseLost)
 			defer r.Lose(feed.ErrLeaseLost)
-			if !instance.Meet(l, r) {
+			if !instance.Meet(l, r, 1) {
 				t.Fatal("no meeting")
 			}
 			j.w.held, j.seat = r, r.Seat()
