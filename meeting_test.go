@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
@@ -277,4 +278,54 @@ func TestAStopWithoutAnAnswerFreesNoLease(t *testing.T) {
 		w.tiles()
 		b.stop(t)
 	})
+}
+
+// A lease that is paused while it is about to be joined pauses no keys of its neighbour: there is a pause of the lease
+// alone, or none.
+func TestAPauseInTheMiddleOfAJoinPausesNoOtherKeys(t *testing.T) {
+	for name, late := range map[string]bool{"before the lease of both is planned": false, "after that": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				w.finer(2)
+				marked, asked := make(chan struct{}, 10), make(chan struct{}, 10)
+				store := &hookedStore{Leases: w.leases}
+				store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+					got, err := w.leases.Update(ctx, l)
+					if l.Kind == feed.KindLease && l.State == feed.StateSplitting && !late {
+						marked <- struct{}{}
+						time.Sleep(3 * time.Second)
+					}
+					return got, err
+				}
+				store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+					if l.Kind == feed.KindLease && late {
+						asked <- struct{}{}
+						time.Sleep(3 * time.Second)
+					}
+					return w.leases.Create(ctx, l)
+				}
+				y := &tally{}
+				ranges := w.records(feed.KindLease)
+				other := w.townIn(ranges[1].Range.String())
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{})
+				select {
+				case <-marked:
+				case <-asked:
+				}
+				u := w.admin(admin.Options{})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := u.Pause(ctx, admin.Of(ranges[0].Range))
+				if late != errors.Is(err, feed.ErrConflict) || !late && err != nil {
+					t.Errorf("the pause ends with %v", err)
+				}
+				w.put(other, "item", 1)
+				time.Sleep(5 * time.Minute)
+				if items, _ := y.items(); items != 1 {
+					t.Errorf("a change of %s, outside of the paused range %s, waits", other, ranges[0].Range)
+				}
+				p.stop(t)
+			})
+		})
+	}
 }

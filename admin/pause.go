@@ -20,8 +20,8 @@ import (
 // may not know and still work.
 //
 // Errors: [feed.ErrNotFound] for a unit without leases in the selection, [feed.ErrBadRequest] for a range that cuts a
-// lease, [feed.ErrConflict] if somebody ends the pause meanwhile, [feed.ErrForeignOwner] for a lease of another kind of
-// processor, and those of the lease store.
+// lease, [feed.ErrConflict] if somebody ends the pause meanwhile, or if a lease was joined with one outside of the
+// range, [feed.ErrForeignOwner] for a lease of another kind of processor, and those of the lease store.
 func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -36,11 +36,17 @@ func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 	if err == nil {
 		err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, old) })
 	}
+	if errors.Is(err, errJoined) { // other keys would wait too
+		err = errors.Join(err, u.resume(ctx, s.of, []feed.Range{s.of}))
+	}
 	for i := range steps {
 		steps[i].Done = err == nil
 	}
 	return steps, u.record(ctx, ActionPause, s.of, steps, err)
 }
+
+// errJoined means that a lease of a range was joined with one outside of it.
+var errJoined = errors.New("its lease was joined with a neighbouring lease meanwhile")
 
 // stepsOf returns a step for each lease.
 func stepsOf(action Action, leases []feed.Record) []Step {
@@ -126,8 +132,14 @@ func (u *Unit) settlePause(ctx context.Context, of feed.Range, old map[string]st
 	if !slices.ContainsFunc(v.Pauses(), func(r feed.Range) bool { return r.Contains(of) }) {
 		return false, "", fmt.Errorf("%w: somebody has ended the pause of %s meanwhile", feed.ErrConflict, of)
 	}
-	left, err := u.settle(ctx, v, of, isDown(old), markPaused)
 	leases, _ := v.Leases()
+	for _, lease := range leases {
+		if lease.State == feed.StateLive && of.Overlaps(lease.Range) && !of.Contains(lease.Range) {
+			return false, "", fmt.Errorf("%w: pause %s: %w: nothing is paused: try again with %s", feed.ErrConflict, of,
+				errJoined, lease.Range)
+		}
+	}
+	left, err := u.settle(ctx, v, of, isDown(old), markPaused)
 	// If somebody has deleted a lease, its owner does not know, and may still work.
 	if holes := records.Holes(of, leases); len(holes) > 0 && err == nil {
 		left = fmt.Sprintf("no lease holds %s, until an instance makes one", holes[0])

@@ -297,6 +297,9 @@ func (j join) planJoint(left, right feed.Record) (joint feed.Record, until time.
 			return joint, until, false
 		}
 	}
+	if slices.ContainsFunc(j.w.in.View.Pauses(), joint.Range.Overlaps) { // the lease of both would be paused as a whole
+		return joint, until, false
+	}
 	if others := j.w.in.View.LeasesWhere(func(other feed.Record) bool {
 		return other.ID != left.ID && other.ID != right.ID && other.State != feed.StateRetired &&
 			other.Range.Overlaps(joint.Range)
