@@ -44,8 +44,9 @@ var adviceOnHole = choice{
 }
 
 // adviceOnFailures is what to do about changes that fail.
-var adviceOnFailures = always("Look at the log of the owner for the error of the handler. A change that can never be " +
-	"handled is skipped with changefeed leases skip, or parked with --max-attempts and --dead-letters.")
+var adviceOnFailures = always("Look at the log of the owner for the error of the handler. With --max-attempts and " +
+	"--dead-letters the processor finds a change that can never be handled, and parks it. changefeed leases skip gives " +
+	"changes up: name one with --change, because otherwise the whole batch is skipped, with its good changes.")
 
 // conditions are the conditions, the worst first.
 var conditions = []condition{

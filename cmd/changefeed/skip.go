@@ -172,8 +172,12 @@ func (o *skipOptions) askToSkip(cmd *cobra.Command, f admin.Failing, of string) 
 			}
 		}
 	}
-	return o.ask(cmd, fmt.Sprintf("Skip %s of lease %s of %s?", terminal.Count(len(f.Changes), "change"), f.Lease.Token,
-		of))
+	whole := ""
+	if len(f.Changes) > 1 {
+		whole = ", also the good ones of the batch (--change names one)"
+	}
+	return o.ask(cmd, fmt.Sprintf("Skip %s of lease %s of %s%s?", terminal.Count(len(f.Changes), "change"),
+		f.Lease.Token, of, whole))
 }
 
 // writeSkip reports the changes before an error.

@@ -211,7 +211,12 @@ func (o *steerOptions) writeStep(s admin.Step, past string) error {
 	if s.Key != "" {
 		text = fmt.Sprintf("%s key %s of lease %s", verb, s.Key, s.Lease.Token)
 	}
-	if s.Action == admin.ActionReset {
+	switch isMade := s.Lease.Updated.IsZero(); { // nobody has stored it before
+	case s.Action == admin.ActionReset && isMade && o.sure.DryRun:
+		text = fmt.Sprintf("would make lease %s at %s", s.Lease.Token, s.To)
+	case s.Action == admin.ActionReset && isMade:
+		text = fmt.Sprintf("made lease %s at %s", s.Lease.Token, s.To)
+	case s.Action == admin.ActionReset:
 		text += fmt.Sprintf(" from %s to %s", s.Lease.Position, s.To)
 	}
 	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(text))
