@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/deadletters"
@@ -217,7 +218,7 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 
 // dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way,
 // the remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
-// more; drop calls warn about this.
+// more. If the failed letter of a held key is removed, no retry reaches the held ones. drop calls warn about both.
 func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(text string),
 	approve func(letters int) (bool, error),
 ) (int, error) {
@@ -239,5 +240,33 @@ func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(te
 		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key KEY",
 			doomed[i].Change.PartitionKey))
 	}
+	warnOfHeld(ctx, b, doomed, warn)
 	return len(doomed), nil
+}
+
+// warnOfHeld warns of each key whose held letters are left, while its failed letters were removed.
+func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn func(text string)) {
+	var seen []feed.PartitionKey
+	for _, l := range removed {
+		key := l.Change.PartitionKey
+		if l.Disposition == feed.DispositionHeld || slices.Contains(seen, key) {
+			continue
+		}
+		seen = append(seen, key)
+		held, failed := 0, 0
+		for left, err := range b.Letters(ctx, key) {
+			switch {
+			case err != nil: // the letters are removed all the same
+				return
+			case left.Disposition == feed.DispositionHeld:
+				held++
+			default:
+				failed++
+			}
+		}
+		if held > 0 && failed == 0 {
+			warn(fmt.Sprintf("%s of %s were held behind what is dropped, and no retry reaches them: the key stays held "+
+				"until changefeed dlq release --key KEY", terminal.Count(held, "letter"), key))
+		}
+	}
 }

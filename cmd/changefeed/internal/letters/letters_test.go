@@ -145,6 +145,44 @@ func TestAllLettersThatAreNamedAreDroppedOrNone(t *testing.T) {
 	}
 }
 
+// Without its failed letter no retry reaches the held letters of a key.
+func TestADropThatStrandsHeldLettersWarns(t *testing.T) {
+	const stays = "the key stays held until changefeed dlq release --key KEY"
+	for _, tt := range []struct {
+		ids  []string
+		want string
+	}{
+		{[]string{"12.0"}, `2 letters of ["London"] were held behind what is dropped, and no retry reaches them: ` + stays},
+		{[]string{"13.0"}, `a letter of ["London"] was held: ` + stays},
+		{[]string{"16.0"}, ""},
+	} {
+		at := Place{File: filepath.Join(t.TempDir(), "letters.ndjson")}
+		b, err := deadletters.File(at.File, "mailer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []feed.DeadLetter{
+			letter("12.0", "London", 12, feed.DispositionFailed), letter("13.0", "London", 13, feed.DispositionHeld),
+			letter("14.0", "London", 14, feed.DispositionHeld), letter("15.0", "Oslo", 15, feed.DispositionHeld),
+			letter("16.0", "Rome", 16, feed.DispositionFailed), letter("17.0", "Rome", 17, feed.DispositionFailed),
+			letter("18.0", "Rome", 18, feed.DispositionHeld),
+		} {
+			if err := b.Put(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var warned []string
+		q := Query{Name: "mailer", IDs: tt.ids}
+		n, err := q.Drop(t.Context(), nil, at, func(text string) { warned = append(warned, text) }, surely)
+		if n != 1 || err != nil || strings.Join(warned, "; ") != tt.want {
+			t.Errorf("drop of %v: %d dropped, %v, warned %q, want %q", tt.ids, n, err, warned, tt.want)
+		}
+	}
+}
+
 func TestAFileOfLettersIsChangedByOneProcess(t *testing.T) {
 	at := filed(t)
 	b, err := deadletters.File(at.File, "mailer")
