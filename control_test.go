@@ -413,6 +413,39 @@ func TestAnInstanceThatDoesNotObeyIsNamed(t *testing.T) {
 	})
 }
 
+// A pause that is obeyed in part says which leases are paused, and goes on when it is asked again.
+func TestAPauseThatIsObeyedInPartSaysSo(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		a, b := w.run("a", &tally{}, changefeed.Options{}), w.run("b", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		a.wire.Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		u := w.admin(admin.Options{})
+		steps, err := u.Pause(ctx, admin.All())
+		if !errors.Is(err, admin.ErrNotServed) || !strings.Contains(err.Error(), "1 of 2 leases are paused") ||
+			len(steps) != 2 || steps[0].Done == steps[1].Done {
+			t.Errorf("got %v, %+v, want one of two leases paused", err, steps)
+		}
+		for _, s := range steps {
+			if s.Done != (s.Lease.Owner == "b") {
+				t.Errorf("the pause of the lease of %s is done: %v", s.Lease.Owner, s.Done)
+			}
+		}
+		if all, err := u.History(t.Context()); err != nil || len(all) != 1 || all[0].Done != 1 || all[0].Count != 2 {
+			t.Errorf("history %+v, %v, want 1 of 2", all, err)
+		}
+		a.cancel()
+		<-a.done
+		time.Sleep(5 * time.Minute)
+		operate(t, func(ctx context.Context) ([]admin.Step, error) { return u.Pause(ctx, admin.All()) })
+		if owners := w.owners(); owners[""] != 2 {
+			t.Errorf("owners %v, want none when the owner that did not obey has gone", owners)
+		}
+		b.stop(t)
+	})
+}
+
 // What cannot be is refused before anything is written.
 func TestWhatCannotBeSteeredIsRefused(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {

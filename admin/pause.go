@@ -34,13 +34,19 @@ func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 	}
 	old, err := u.postPause(ctx, v, s.of)
 	if err == nil {
-		err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, old) })
+		err = until(ctx, func() (bool, string, error) { return u.settlePause(ctx, s.of, old, steps) })
 	}
 	if errors.Is(err, errJoined) { // other keys would wait too
 		err = errors.Join(err, u.resume(ctx, s.of, []feed.Range{s.of}))
 	}
-	for i := range steps {
-		steps[i].Done = err == nil
+	if errors.Is(err, ErrNotServed) {
+		done := len(slices.DeleteFunc(slices.Clone(steps), func(s Step) bool { return !s.Done }))
+		err = fmt.Errorf("%w: %d of %d leases are paused, and the request stays: the others follow when their owners "+
+			"read it, and a resume ends it", err, done, len(steps))
+	} else {
+		for i := range steps {
+			steps[i].Done = err == nil
+		}
 	}
 	return steps, u.record(ctx, ActionPause, s.of, steps, err)
 }
@@ -122,12 +128,18 @@ func findRequest(v *records.View, token string) (feed.Record, bool) {
 	return all[i], true
 }
 
-// settlePause marks the leases of a range that nobody works on, and reports whether all are paused. left names a lease
-// that is left.
-func (u *Unit) settlePause(ctx context.Context, of feed.Range, old map[string]string) (bool, string, error) {
+// settlePause marks the leases of a range that nobody works on, notes the steps of leases that are paused, and reports
+// whether all are. left names a lease that is left.
+func (u *Unit) settlePause(ctx context.Context, of feed.Range, old map[string]string, steps []Step) (bool, string,
+	error,
+) {
 	v, err := u.list(ctx)
 	if err != nil {
 		return false, "", err
+	}
+	for i, s := range steps {
+		lease, there := v.Get(s.Lease.ID)
+		steps[i].Done = there && isDown(old)(lease, v.Now())
 	}
 	if !slices.ContainsFunc(v.Pauses(), func(r feed.Range) bool { return r.Contains(of) }) {
 		return false, "", fmt.Errorf("%w: somebody has ended the pause of %s meanwhile", feed.ErrConflict, of)
