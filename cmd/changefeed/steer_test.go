@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +74,8 @@ func TestStepsBeforeAFailureAreReported(t *testing.T) {
 	steps := make([]admin.Step, len(half))
 	for i, r := range half {
 		steps[i] = admin.Step{
-			Action: admin.ActionReset, Lease: feed.Lease{Token: r.String(), Range: r}, To: feed.At(`"1"`), Done: i == 0,
+			Action: admin.ActionReset, Lease: feed.Lease{Token: r.String(), Range: r, Updated: time.Unix(1, 0)},
+			To: feed.At(`"1"`), Done: i == 0,
 		}
 	}
 	for form, want := range map[string][]string{
