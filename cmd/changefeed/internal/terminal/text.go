@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -69,4 +70,15 @@ func Harmless(text string) string {
 		}
 		return unicode.ReplacementChar
 	}, text)
+}
+
+// plainWord is a word that every shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./#-]+$`)
+
+// ShellWord returns a text as a word of a command that can be pasted into a shell.
+func ShellWord(text string) string {
+	if plainWord.MatchString(text) && text[0] != '#' {
+		return text
+	}
+	return "'" + strings.ReplaceAll(OneLine(text), "'", `'\''`) + "'"
 }

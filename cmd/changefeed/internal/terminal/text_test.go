@@ -124,3 +124,23 @@ func TestTheSecretsOfAURLAreNotShown(t *testing.T) {
 		}
 	}
 }
+
+// A shell takes the word as the text it is.
+func TestAWordForAShellIsQuotedIfItMustBe(t *testing.T) {
+	for text, want := range map[string]string{
+		"cosmos:shop/leases":  "cosmos:shop/leases",
+		"docstore:d/1#orders": "docstore:d/1#orders",
+		"https://h:8081/a/b":  "https://h:8081/a/b",
+		"":                    "''",
+		"#mailer":             "'#mailer'",
+		"my mailer":           "'my mailer'",
+		"it's":                `'it'\''s'`,
+		"$(rm -rf x)":         "'$(rm -rf x)'",
+		"a\x1b[2J":            "'a [2J'",
+		"http://h/a%2Fb/ü":    "'http://h/a%2Fb/ü'",
+	} {
+		if got := ShellWord(text); got != want {
+			t.Errorf("%q is the word %s, want %s", text, got, want)
+		}
+	}
+}

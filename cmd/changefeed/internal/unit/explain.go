@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/millrace/changefeed/admin"
@@ -33,13 +34,20 @@ var ExplanationKind = report.Kind{
 	Name: "explanation", About: "What is known of a lease, and what to do next: leases explain.", Of: Explanation{},
 }
 
+// recommended is a command in the advice of package admin, which knows no address.
+var recommended = regexp.MustCompile(`changefeed leases (resume|reset|skip|gc|explain)\b`)
+
 // Explanations returns explanations of a unit as lines: all, or that of the lease with a token or range. An unknown
-// token is an error that names the others.
-func Explanations(processor, container string, all []admin.Explanation, token string) (lines []Explanation, err error) {
+// token is an error that names the others. The recommended commands are those for the leases at an address.
+func Explanations(processor, container, address string, all []admin.Explanation, token string) (lines []Explanation,
+	err error,
+) {
+	unit := terminal.ShellWord(address) + " --name " + terminal.ShellWord(processor)
 	var names []string
 	for _, x := range all {
-		line := Explanation{
-			whose: whose{processor, container}, State: string(x.State), Facts: x.Facts, Next: x.Next,
+		line := Explanation{whose: whose{processor, container}, State: string(x.State), Facts: x.Facts}
+		for _, step := range x.Next {
+			line.Next = append(line.Next, recommended.ReplaceAllString(step, "$0 "+strings.ReplaceAll(unit, "$", "$$")))
 		}
 		name := x.Range.String()
 		if !x.Range.Empty() {

@@ -21,7 +21,7 @@ func (o office) explain(t *testing.T, token string) ([]Explanation, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Explanations("mailer", "orders", all, token)
+	return Explanations("mailer", "orders", "docstore:my data#leases", all, token)
 }
 
 // wantAll checks that the sentences of the only explanation contain texts.
@@ -125,7 +125,7 @@ func TestFailuresAreExplained(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", name, all, err)
 			}
 			said := strings.Join(append(all[0].Facts, all[0].Next...), " ")
-			for _, text := range []string{"Changes fail since ", "changefeed leases skip gives changes up"} {
+			for _, text := range []string{"Changes fail since ", "changefeed leases skip 'docstore:my data#leases' --name mailer gives changes up"} {
 				if strings.Contains(said, text) != c.fails {
 					t.Errorf("%s: it says %q; want %q in it: %v", name, said, text, c.fails)
 				}
