@@ -77,7 +77,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	o.unitOptions.register(cmd, 1,
 		"batches of a lease at once, by key")
 	f.Lookup("variant").Usage = "`name` of COMMAND and its version, which instances compare (default a hash of its file)"
-	f.Lookup("from").Usage = "where a new unit begins; later repeat or omit it (default beginning; now with --mode all)"
+	f.Lookup("from").Usage = "where a new unit begins; also how long ago, as 15m (default beginning; now with --mode all)"
 	f.Var(&o.mode, "mode", "latest version of documents, or all versions and deletes")
 	metaFlag(cmd, &o.form)
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", 10*time.Minute, "how long a batch may take")

@@ -285,6 +285,7 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 		},
 	}
 	o.registerSteps(cmd)
+	cmd.Flags().Lookup("yes").Usage = "as for other commands; nothing is asked here"
 	o.registerLease(cmd)
 	return cmd
 }
@@ -311,6 +312,7 @@ with the whole unit cannot be resumed alone.`,
 		},
 	}
 	o.registerSteps(cmd)
+	cmd.Flags().Lookup("yes").Usage = "as for other commands; nothing is asked here"
 	o.registerLease(cmd)
 	return cmd
 }

@@ -32,7 +32,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f.StringVar(&o.Name, "name", "", "`name` of the unit")
 	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance (default the host's)")
 	f.StringVar(&o.Options.Variant, "variant", "", "`name` of the handler and its version, which instances compare")
-	f.Var(&o.from, "from", "where a new unit begins; later repeat or omit it (default beginning)")
+	f.Var(&o.from, "from", "where a new unit begins; also how long ago, as 15m (default beginning)")
 	f.IntVar(&o.Options.MaxItems, "batch-size", 0, "changes in a batch, at most; 0 is a whole page")
 	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "least number of leases of the unit")
 	f.IntVar(&o.Options.Weight, "weight", 1, "share of the leases, compared with that of other instances")
