@@ -190,8 +190,8 @@ func TestProgressForProgramsIsNoBarOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _ := io.ReadAll(person) // ends with an error, because nobody has the terminal open
-	lines := strings.Split(strings.TrimSuffix(string(text), "\r\n"), "\r\n")
-	for _, line := range lines {
+	lines := strings.SplitSeq(strings.TrimSuffix(string(text), "\r\n"), "\r\n")
+	for line := range lines {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("got %q, want an object a line", text)
 		}

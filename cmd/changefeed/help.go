@@ -169,6 +169,7 @@ func addressesTopic() *cobra.Command {
   cosmos:DATABASE/container             in the account of --endpoint
   https://HOST:PORT/DATABASE/container  in an account, or on changefeed serve
   DATABASE/container or container       in the account or store of a context: see changefeed help context
+                                        (of dlq after --container)
 
 --db DIR --container NAME is the short form of a docstore address.
 

@@ -37,8 +37,8 @@ func Parse(text string) (Place, error) {
 		return Place{Address: at}, nil
 	}
 	if _, err := os.Stat(text); err != nil {
-		return Place{}, fmt.Errorf("FILE is %s: %w; or want an address, %s", text, errors.Unwrap(err),
-			place.AddressForms)
+		return Place{}, fmt.Errorf("FILE is %s: %w; or want an address, %s; or --container NAME for one of a context", text,
+			errors.Unwrap(err), place.AddressForms)
 	}
 	return Place{File: text}, nil
 }
