@@ -33,6 +33,16 @@ func (n *turnover) hooks() changefeed.Hooks {
 	}
 }
 
+// failsAt is a handler that fails on each batch that begins with a change of a town.
+func failsAt(town string) *tally {
+	return &tally{before: func(_ context.Context, b *feed.Batch) error {
+		if b.Changes[0].PartitionKey == feed.Key(town) {
+			return errors.New("fails")
+		}
+		return nil
+	}}
+}
+
 // store counts the leases that are marked as about to be joined.
 func (n *turnover) store(w *world) *hookedStore {
 	s := &hookedStore{Leases: w.leases}
@@ -273,13 +283,8 @@ func TestAFailingLeaseDoesNotKeepOthersApart(t *testing.T) {
 		t.Run(fmt.Sprint("instances ", instances), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				w.finer(8)
-				bad, y := w.townIn(w.ranges()[0]), &tally{}
-				y.before = func(_ context.Context, b *feed.Batch) error {
-					if b.Changes[0].PartitionKey == feed.Key(bad) {
-						return errors.New("fails")
-					}
-					return nil
-				}
+				bad := w.townIn(w.ranges()[0])
+				y := failsAt(bad)
 				var all []*process
 				for i := range instances {
 					all = append(all, w.run(fmt.Sprint("host", i), y, changefeed.Options{MinLeases: 6}))
@@ -304,13 +309,8 @@ func TestAFailingLeaseDoesNotKeepOthersApart(t *testing.T) {
 func TestALeaseThatHasJustFailedIsNotHandedOver(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.finer(2)
-		bad, y := w.townIn(w.ranges()[0]), &tally{}
-		y.before = func(_ context.Context, b *feed.Batch) error {
-			if b.Changes[0].PartitionKey == feed.Key(bad) {
-				return errors.New("fails")
-			}
-			return nil
-		}
+		bad := w.townIn(w.ranges()[0])
+		y := failsAt(bad)
 		var n turnover
 		a := w.run("a", y, changefeed.Options{Hooks: n.hooks()})
 		b := w.run("b", y, changefeed.Options{Hooks: n.hooks()})
@@ -331,13 +331,8 @@ func TestALeaseThatHasJustFailedIsNotHandedOver(t *testing.T) {
 func TestALeaseWithAParkedChangeIsJoinedAfterTheNextSuccess(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.finer(2)
-		bad, y := w.townIn(w.ranges()[0]), &tally{}
-		y.before = func(_ context.Context, b *feed.Batch) error {
-			if b.Changes[0].PartitionKey == feed.Key(bad) {
-				return errors.New("fails")
-			}
-			return nil
-		}
+		bad := w.townIn(w.ranges()[0])
+		y := failsAt(bad)
 		p := w.run("a", y, changefeed.Options{OnFailure: changefeed.FailurePolicy{
 			MaxAttempts: 2, DeadLetters: &letterBox{},
 		}})

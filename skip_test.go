@@ -68,6 +68,18 @@ func (w *world) onlyBad() admin.Failing {
 	return found[0]
 }
 
+// failAndStop has an instance fail at the change with the name bad, and stops the instance.
+func (w *world) failAndStop() (h *bad, failing admin.Failing) {
+	w.t.Helper()
+	h = newBad()
+	w.put("oslo", "bad", 1)
+	p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
+	time.Sleep(time.Minute)
+	failing = w.onlyBad()
+	p.stop(w.t)
+	return h, failing
+}
+
 // skip has changes skipped by an operator who waits for a minute.
 func (w *world) skip(f admin.Failing) (admin.Failing, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -580,12 +592,7 @@ func TestALeaseNamesNoSkippedChangeOfAnotherLease(t *testing.T) {
 // A dry run says what would be skipped, and a reset brings a skipped change back.
 func TestADrySkipChangesNothingAndAResetBringsBack(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		h := newBad()
-		w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
-		time.Sleep(time.Minute)
-		f := w.onlyBad()
-		p.stop(t)
+		h, f := w.failAndStop()
 		before := w.records(feed.KindLease)[0].ETag
 		got, err := w.admin(admin.Options{DryRun: true}).Skip(t.Context(), f)
 		if err != nil || got.Done || len(got.Changes) != 1 || w.records(feed.KindLease)[0].ETag != before {
@@ -598,7 +605,7 @@ func TestADrySkipChangesNothingAndAResetBringsBack(t *testing.T) {
 			return w.admin(admin.Options{}).Reset(ctx, admin.All(), feed.FromBeginning())
 		})
 		h.repaired.Store(true)
-		p = w.run("b", h, changefeed.Options{Start: feed.FromBeginning()})
+		p := w.run("b", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		if items, _ := h.items(); items != 1 {
 			t.Errorf("%d items after a reset, want the skipped one", items)
@@ -611,12 +618,7 @@ func TestADrySkipChangesNothingAndAResetBringsBack(t *testing.T) {
 // skipped.
 func TestAReplayFromThePositionBringsSkippedChangesBack(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		h := newBad()
-		w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
-		time.Sleep(time.Minute)
-		f := w.onlyBad()
-		p.stop(t)
+		h, f := w.failAndStop()
 		replay := func(city string) error {
 			_, err := w.admin(admin.Options{}).ResetKey(t.Context(), feed.Key(city), feed.FromBeginning())
 			return err
@@ -634,7 +636,7 @@ func TestAReplayFromThePositionBringsSkippedChangesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.repaired.Store(true)
-		p = w.run("b", h, changefeed.Options{Start: feed.FromBeginning()})
+		p := w.run("b", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		if items, _ := h.items(); items != 1 || w.pending() != 0 {
 			t.Errorf("%d items after a replay, %d pending, want the skipped one", items, w.pending())

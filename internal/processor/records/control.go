@@ -19,13 +19,23 @@ func MarkPaused(l *feed.Record, since time.Time) {
 	SetProperty(l, notes.PausedProperty, notes.Paused(since))
 }
 
-// Pauses returns the ranges that operators have paused.
-func (v *View) Pauses() (ranges []feed.Range) {
+// PausesAsked returns the pauses for which operators have asked, and which are not over.
+func (v *View) PausesAsked() (all []feed.Pause) {
 	for _, q := range v.Kind(feed.KindRequest) {
 		if c, err := notes.ReadControl(q.Properties); err == nil && c.Action == notes.Pause &&
 			q.State == feed.StateLive {
-			ranges = append(ranges, feed.Range{Min: c.Min, Max: c.Max})
+			all = append(all, feed.Pause{
+				Range: feed.Range{Min: c.Min, Max: c.Max}, By: c.By, Reason: c.Why, Since: q.Updated,
+			})
 		}
+	}
+	return all
+}
+
+// Pauses returns the ranges that operators have paused.
+func (v *View) Pauses() (ranges []feed.Range) {
+	for _, p := range v.PausesAsked() {
+		ranges = append(ranges, p.Range)
 	}
 	return ranges
 }

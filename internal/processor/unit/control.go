@@ -16,12 +16,7 @@ import (
 // comparePauses tells the hook which pauses have begun and ended since the last round.
 func (b *balancer) comparePauses() {
 	now := map[feed.Range]feed.Pause{}
-	for _, q := range b.in.View.Kind(feed.KindRequest) {
-		c, err := notes.ReadControl(q.Properties)
-		if err != nil || c.Action != notes.Pause || q.State != feed.StateLive {
-			continue
-		}
-		p := feed.Pause{Range: feed.Range{Min: c.Min, Max: c.Max}, By: c.By, Reason: c.Why, Since: q.Updated}
+	for _, p := range b.in.View.PausesAsked() {
 		if now[p.Range] = p; b.paused[p.Range] == (feed.Pause{}) {
 			instance.CallHook(b.in, b.in.Hooks.Paused, p)
 		}
