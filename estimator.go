@@ -168,8 +168,7 @@ func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Positi
 	return backlog, err
 }
 
-// Small backlogs are read and counted, because a distance counts transactions and, if leases share a partition, says
-// little of each.
+// Small backlogs are read and counted, because a distance counts transactions, also those of other leases.
 const (
 	countPage = 100 // changes a page, and of a lease that has its partition to itself
 	countMost = 500 // changes of a lease that shares its partition
@@ -207,8 +206,7 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 	}
 }
 
-// addDistance adds the number of changes of a range if they are few, or otherwise the distance from the first of them
-// to the head.
+// addDistance adds the number of changes of a range if they are few, or the distance from the first to the head.
 func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared bool) error {
 	most := countPage
 	if shared {
@@ -238,13 +236,15 @@ func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared 
 			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
 			return nil
 		case empty == mostEmpty: // nobody knows what comes behind
-			at, _ := records.TokenLSN(m.source, page.Next.Token)
+			at, known := records.TokenLSN(m.source, page.Next.Token)
+			if !known {
+				at = page.Head
+			}
 			lag.addBacklog(feed.Backlog{Items: max(int64(items), page.Head-at, 1), Oldest: first.Time})
 			lag.Exact, lag.Shared = false, lag.Shared || shared
 			return nil
 		case items >= most:
-			// The LSNs from the first pending change to the head, both included, as .NET's estimator counts.
-			distance := head - first.LSN + 1
+			distance := head - first.LSN + 1 // both included, as .NET's estimator counts
 			lag.addBacklog(feed.Backlog{Items: max(int64(items), distance), Oldest: first.Time})
 			lag.Exact, lag.Shared = false, lag.Shared || shared
 			return nil

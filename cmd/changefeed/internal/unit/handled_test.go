@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 func TestLeasesStandStillIfNobodyCanWorkOnThem(t *testing.T) {
@@ -64,12 +65,14 @@ func TestTheEndOfAUnitsWorkIsAwaited(t *testing.T) {
 			Position: feed.At(position),
 		}
 	}
-	look := func(records ...feed.Record) func() ([]feed.Record, error) {
-		return func() ([]feed.Record, error) { return records, nil }
+	look := func(leases ...feed.Record) func() ([]feed.Record, error) {
+		return func() ([]feed.Record, error) { return leases, nil }
 	}
 	fails := func() ([]feed.Record, error) { return nil, errors.New("connection refused") }
 	broken := lease(`"4"`)
 	broken.Err = feed.ErrBadLease
+	paused := lease(`"2"`)
+	records.MarkPaused(&paused, time.Now())
 	none, behind, done, stuck, ahead := look(), look(lease(`"2"`)), look(lease(`"4"`)), look(broken), look(lease(`"9"`))
 	for _, tt := range []struct {
 		name    string
@@ -82,6 +85,8 @@ func TestTheEndOfAUnitsWorkIsAwaited(t *testing.T) {
 		{"no lease", []func() ([]feed.Record, error){none}, "ended", 0},
 		{"behind", []func() ([]feed.Record, error){behind, behind, done}, "handled", 0},
 		{"behind for ever", []func() ([]feed.Record, error){behind}, "ended", 0},
+		{"paused for ever", []func() ([]feed.Record, error){look(paused)}, "ended", 0},
+		{"paused for a while", []func() ([]feed.Record, error){look(paused), look(paused), done}, "handled", 0},
 		{"a store that is away for a while", []func() ([]feed.Record, error){fails, behind, fails, done}, "handled", 2},
 		{"stuck", []func() ([]feed.Record, error){behind, stuck}, "stuck", 0},
 		{"in the middle of a split", []func() ([]feed.Record, error){stuck, done}, "handled", 0},
