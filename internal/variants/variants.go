@@ -75,8 +75,12 @@ func Among(live []feed.Record) feed.Variants {
 			Handler: s.Handler, Program: s.Program, Options: s.Options, Instances: instances,
 		})
 	}
-	slices.SortFunc(all, func(a, b feed.Variant) int {
-		return cmp.Or(len(b.Instances)-len(a.Instances), strings.Compare(a.Instances[0], b.Instances[0]))
+	slices.SortFunc(all, func(a, b feed.Variant) int { // several groups can have the same instances: see above
+		return cmp.Or(
+			len(b.Instances)-len(a.Instances), slices.Compare(a.Instances, b.Instances),
+			strings.Compare(a.Handler, b.Handler), strings.Compare(a.Program, b.Program),
+			strings.Compare(a.Options, b.Options),
+		)
 	})
 	return all
 }
