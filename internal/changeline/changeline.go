@@ -60,6 +60,24 @@ func (f Form) Write(w *bufio.Writer, r feed.Range, c feed.Change, next string) e
 	return nil
 }
 
+// Parse returns the change of a line of Meta. The line has no ETag, so the change has none.
+func Parse(line []byte) (feed.Change, error) {
+	var d described
+	if err := json.Unmarshal(line, &d); err != nil {
+		return feed.Change{}, fmt.Errorf("parse change: %w", err)
+	}
+	c := feed.Change{
+		ID: d.ID, PartitionKey: feed.PartitionKey(d.Key), LSN: d.LSN, Time: d.Time, Expired: d.Expired,
+		Body: d.Document, Previous: d.Previous, PreviousLSN: d.PreviousLSN,
+	}
+	for c.Op = feed.OpUpsert; c.Op.String() != d.Op; c.Op++ {
+		if c.Op == feed.OpDelete {
+			return feed.Change{}, fmt.Errorf("parse change: op is %q: want upsert, create, replace or delete", d.Op)
+		}
+	}
+	return c, nil
+}
+
 // afterBrace writes an object, whose first bytes come with the first call, with more members at its beginning.
 type afterBrace struct {
 	w      *bufio.Writer

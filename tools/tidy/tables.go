@@ -17,6 +17,10 @@ var waivers = []waiver{
 		"a program may leave others behind, which write to its standard error for as long as they run",
 	},
 	{
+		"goroutine", "trigger/contract/program.go:Serve",
+		"a read of a pipe cannot be interrupted: it ends when the caller closes the pipe, or with the process",
+	},
+	{
 		"goroutine", "internal/processor/tenure/worker.go:Begin",
 		"a handler that ignores its context cannot be waited for: it keeps its range until it returns",
 	},
@@ -33,6 +37,7 @@ var waivers = []waiver{
 		"calls", "internal/proof/lives/lives.go:Live",
 		"virtual time, in which each life begins hours after the one before",
 	},
+	{"calls", "trigger/contract/contracttest/cases.go:inPieces.Write", "plays a host whose messages come slowly"},
 	{"calls", "internal/proof/sim/handler.go:instance.pauseOrFail", "plays a handler that panics"},
 	{
 		"engine", "cmd/changefeed/internal/bench/scan.go",

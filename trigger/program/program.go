@@ -37,7 +37,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -92,10 +91,11 @@ type Handler struct {
 	form    changeline.Form
 	turns   chan struct{} // contains an element for each running program; nil is no limit
 
-	mu      sync.Mutex
-	running map[*exec.Cmd]string // running programs, with their leases
-	cut     []string             // leases whose batches were interrupted because the processor stops
-	closed  bool                 // no further program may start
+	inHand
+
+	ends   sync.Mutex
+	runs   map[*exec.Cmd]bool // running programs
+	closed bool               // no further program may start
 }
 
 // New makes the handler of a command, a program and its arguments. New searches for the program as a shell does, now
@@ -138,13 +138,15 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	}
 	said, err := newStderr(cmd, to)
 	if err == nil {
-		err = h.startProcess(b.LeaseToken, cmd)
+		err = h.startProcess(cmd)
 		said.closeOurEnd()
 	}
 	if err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
 	defer h.forget(cmd)
+	h.count(b.LeaseToken, +1)
+	defer h.count(b.LeaseToken, -1)
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { ended <- cmd.Wait() })
@@ -161,7 +163,7 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	if err != nil {
 		kill(cmd.Process) // child processes must not go on beside the next attempt
 		if errors.Is(context.Cause(ctx), feed.ErrStopped) {
-			h.unfinished(b.LeaseToken)
+			h.interrupted(b.LeaseToken)
 		}
 		if reason := said.lastLine(); reason != "" {
 			return fmt.Errorf("%s: %w: %s", h.command[0], err, reason)
@@ -172,58 +174,35 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 }
 
 // startProcess starts a process, unless all programs were killed.
-func (h *Handler) startProcess(lease string, cmd *exec.Cmd) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Handler) startProcess(cmd *exec.Cmd) error {
+	h.ends.Lock()
+	defer h.ends.Unlock()
 	if h.closed {
 		return feed.ErrStopped
 	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if h.running == nil {
-		h.running = map[*exec.Cmd]string{}
+	if h.runs == nil {
+		h.runs = map[*exec.Cmd]bool{}
 	}
-	h.running[cmd] = lease
+	h.runs[cmd] = true
 	return nil
 }
 
 func (h *Handler) forget(cmd *exec.Cmd) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.running, cmd)
-}
-
-func (h *Handler) unfinished(lease string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.cut = append(h.cut, lease)
-}
-
-// Unfinished returns, sorted, the tokens of the leases whose batches were interrupted because the processor stops,
-// since the last call: these batches are redelivered.
-func (h *Handler) Unfinished() (leases []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	leases, h.cut = h.cut, nil
-	slices.Sort(leases)
-	return slices.Compact(leases)
-}
-
-// Running returns, sorted, the tokens of the leases with a running program.
-func (h *Handler) Running() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Compact(slices.Sorted(maps.Values(h.running))) // a lease may have several batches in the handler
+	h.ends.Lock()
+	defer h.ends.Unlock()
+	delete(h.runs, cmd)
 }
 
 // Kill ends all programs and their child processes, and starts no other: their batches have failed. Call Kill if your
 // process is about to exit without waiting for [changefeed.Processor.Run], because otherwise the programs would go on.
 func (h *Handler) Kill() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.ends.Lock()
+	defer h.ends.Unlock()
 	h.closed = true
-	for cmd := range h.running {
+	for cmd := range h.runs {
 		kill(cmd.Process)
 	}
 }

@@ -1,0 +1,139 @@
+package contracttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+)
+
+// order is the document of a change: what the handler of a test shall do with the change. docs/program.md has the list.
+type order struct {
+	ID      string  `json:"id"`
+	Do      string  `json:"do"`
+	Error   string  `json:"error"`
+	Seconds float64 `json:"seconds"`
+	Code    int     `json:"code"`
+	Key     string  `json:"key"`
+	N       int     `json:"n"`
+}
+
+// Handler returns the handler with which a program of the contract is tested, as a Go program has it: the documents say
+// what it shall do. The functions end the process and print a line: [os.Exit] and, for one, [log.Print].
+func Handler(exit func(code int), printLine func(text string)) feed.Handler {
+	return &steered{exit: exit, printLine: printLine, counts: map[string]int{}, met: make(chan struct{})}
+}
+
+// steered is a handler that does what the documents say.
+type steered struct {
+	exit      func(code int)
+	printLine func(text string)
+
+	mu      sync.Mutex
+	counts  map[string]int // the last number of each key
+	meeting int            // batches that wait for each other
+	met     chan struct{}
+}
+
+// Handle does what the documents of a batch say, one change after another.
+func (s *steered) Handle(ctx context.Context, b *feed.Batch) error {
+	items := map[int]error{}
+	for i, c := range b.Changes {
+		if c.Body == nil { // a delete
+			continue
+		}
+		var o order
+		if err := json.Unmarshal(c.Body, &o); err != nil {
+			return err
+		}
+		err := s.obey(ctx, b, o)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch o.Do {
+		case "fail", "poison":
+			items[i] = err
+		case "stop", "outage":
+			return &feed.Failure{
+				Done: i, Err: err, Outage: o.Do == "outage", After: time.Duration(o.Seconds * float64(time.Second)),
+			}
+		default:
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if len(items) > 0 {
+		return &feed.Failure{Items: maps.Clone(items)}
+	}
+	return nil
+}
+
+// obey does what a document says.
+func (s *steered) obey(ctx context.Context, b *feed.Batch, o order) error {
+	switch o.Do {
+	case "fail", "stop", "outage", "fail all":
+		return errors.New(o.Error)
+	case "poison", "poison all":
+		return feed.Poison(errors.New(o.Error))
+	case "sleep":
+		return rest(ctx, time.Duration(o.Seconds*float64(time.Second)))
+	case "wait":
+		<-ctx.Done()
+	case "exit":
+		s.exit(o.Code)
+	case "print":
+		s.printLine(o.Error)
+	case "count":
+		return s.count(o)
+	case "meet":
+		return s.meet(ctx, o.N)
+	case "checkpoint":
+		return b.Checkpoint(ctx)
+	}
+	return nil
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// count fails unless the numbers of a key come one after another.
+func (s *steered) count(o order) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.counts[o.Key]
+	if o.N != last+1 {
+		return fmt.Errorf("%s: %d comes after %d", o.Key, o.N, last)
+	}
+	s.counts[o.Key] = o.N
+	return nil
+}
+
+// meet waits until n batches are in the handler at once.
+func (s *steered) meet(ctx context.Context, n int) error {
+	s.mu.Lock()
+	met := s.met
+	if s.meeting++; s.meeting == n {
+		close(s.met)
+		s.meeting, s.met = 0, make(chan struct{})
+	}
+	s.mu.Unlock()
+	select {
+	case <-met:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

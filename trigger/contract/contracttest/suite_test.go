@@ -1,0 +1,166 @@
+package contracttest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/trigger/contract"
+	"github.com/millrace/changefeed/trigger/contract/contracttest"
+)
+
+// The test binary itself is the program, if the environment says so.
+func TestMain(m *testing.M) {
+	if kind := os.Getenv("CONTRACTTEST_PROGRAM"); kind != "" {
+		fmt.Fprintln(os.Stderr, "the program begins")
+		if err := serve(kind); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// steered is the handler of the programs.
+func steered() feed.Handler {
+	return contracttest.Handler(os.Exit, func(text string) { fmt.Println(text) })
+}
+
+// serve is a program of the contract, or of one with a defect.
+func serve(kind string) error {
+	in, out := os.NewFile(3, "from the host"), os.NewFile(4, "to the host")
+	options := contract.ProgramOptions{Client: "go", Batches: 8, Heartbeat: time.Second}
+	handler := steered()
+	switch kind {
+	case "one at a time":
+		options = contract.ProgramOptions{}
+	case "says no hello":
+		time.Sleep(time.Minute)
+	case "prints to the pipe":
+		fmt.Fprintln(out, "listening")
+	case "never ends":
+		defer time.Sleep(time.Minute)
+	case "is deaf":
+		handler = handlerFunc(func(_ context.Context, b *feed.Batch) error {
+			return steered().Handle(context.Background(), b)
+		})
+	case "is content":
+		handler = handlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			_ = steered().Handle(ctx, b)
+			return nil
+		})
+	case "fails as a whole":
+		handler = handlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			if err := steered().Handle(ctx, b); err != nil {
+				return errors.New(err.Error())
+			}
+			return nil
+		})
+	case "has one turn":
+		var turn sync.Mutex
+		handler = handlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			turn.Lock()
+			defer turn.Unlock()
+			return steered().Handle(ctx, b)
+		})
+	case "does not beat":
+		options.Heartbeat = 0
+		return contract.Serve(context.Background(), in, announcing{out}, handler, options)
+	}
+	return contract.Serve(context.Background(), in, out, handler, options)
+}
+
+type handlerFunc = feed.HandlerFunc
+
+// announcing announces heartbeats that do not come.
+type announcing struct{ to io.Writer }
+
+// Write adds a heartbeat to the hello.
+func (a announcing) Write(text []byte) (int, error) {
+	more := bytes.Replace(text, []byte(`"type":"hello",`), []byte(`"type":"hello","heartbeat":0.5,`), 1)
+	if _, err := a.to.Write(more); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// Each defect fails the cases that are about it.
+func TestTheSuiteFindsDefects(t *testing.T) {
+	for kind, cases := range map[string]map[string]string{
+		"says no hello":      {"handles a batch of one change": "not within 500ms"},
+		"prints to the pipe": {"handles a batch of one change": "want a JSON object on a line"},
+		"never ends":         {"handles a batch of one change": "goes on for"},
+		"is deaf":            {"gives a batch up when its lease is lost": "when it was killed"},
+		"is content": {
+			"fails a batch with the text of the error": "got the outcome done",
+			"answers with a poison error":              "got the outcome done",
+			"names the changes that have failed":       "got the outcome done",
+			"gives a batch up when its lease is lost":  "got the outcome done, want released",
+		},
+		"fails as a whole": {
+			"answers with a poison error":              "poison is false, want true",
+			"names the changes that have failed":       "want a failure of a part",
+			"says how many changes are done":           "want a failure of a part",
+			"reports an outage and how long to wait":   "want a failure of a part",
+			"fails a batch with the text of the error": "",
+		},
+		"has one turn":  {"handles batches of several leases at once": "there was no answer in time"},
+		"does not beat": {"beats while its handler works, if it has announced heartbeats": "silent for three"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Setenv("CONTRACTTEST_PROGRAM", kind)
+			options := contracttest.Options{
+				Only: slices.Collect(maps.Keys(cases)), Patience: 500 * time.Millisecond,
+			}
+			if kind == "does not beat" {
+				options.Patience = 5 * time.Second
+			}
+			_, err := contracttest.Test(t.Context(), []string{os.Args[0]}, options, func(r contracttest.Result) {
+				want := cases[r.Name]
+				if want == "" && r.Err != nil || want != "" && !strings.Contains(fmt.Sprint(r.Err), want) {
+					t.Errorf("%s: got %v, want %q", r.Name, r.Err, want)
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAProgramOfTheContractPasses(t *testing.T) {
+	for kind, skips := range map[string]int{"good": 0, "one at a time": 2} {
+		t.Setenv("CONTRACTTEST_PROGRAM", kind)
+		skipped := 0
+		report := func(r contracttest.Result) {
+			if t.Log(r, r.Took); r.Err != nil {
+				t.Error(r)
+			}
+			if r.Skipped != "" {
+				skipped++
+			}
+		}
+		failed, err := contracttest.Test(t.Context(), []string{os.Args[0]}, contracttest.Options{}, report)
+		if failed != 0 || err != nil || skipped != skips {
+			t.Errorf("%s: %d failed, %v, %d skipped, want %d", kind, failed, err, skipped, skips)
+		}
+	}
+}
+
+func TestWrongNamesAreRefused(t *testing.T) {
+	_, err := contracttest.Test(t.Context(), []string{"sh"}, contracttest.Options{Only: []string{"x"}}, nil)
+	if err == nil || !strings.Contains(err.Error(), `there is no case "x"`) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,283 @@
+package contract
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+)
+
+// HostOptions are the optional settings of a [Host].
+type HostOptions struct {
+	// Unit and Instance are told to the program: the name of the deployment unit and of the instance.
+	Unit, Instance string
+
+	// Manual says that the processor has Options.Manual: the program must confirm what it has handled.
+	Manual bool
+
+	// Timeout is the processor's Options.HandlerTimeout, which the program is told with each batch; 0 is no limit.
+	Timeout time.Duration
+
+	// Patience returns how long a program may take to answer a cancel. After that the connection fails with
+	// [ErrNotHeeded]. If Patience is nil, the host waits without a limit: the processor then reports a stuck handler.
+	Patience func(Cause) time.Duration
+
+	// Silent is called if a program that has announced heartbeats is silent for three of them, and once more with 0
+	// when the program says something again.
+	Silent func(since time.Duration)
+
+	// Stop is called if the program asks for the end of the processor.
+	Stop func()
+}
+
+// ErrNotHeeded: the program has not answered a cancel in time.
+var ErrNotHeeded = errors.New("the program has not given a canceled batch up in time")
+
+// ErrEnded: the program has closed its end of the connection, usually because it has ended.
+var ErrEnded = errors.New("the program has closed the connection")
+
+// ErrNotSent wraps the error of [Host.Handle] if the connection ended before the batch was sent: the program cannot be
+// at fault, and another connection may handle the batch.
+var ErrNotSent = errors.New("the batch was not sent")
+
+// A Host is the processor's end of a connection to a program. It is a [feed.Handler].
+type Host struct {
+	opts  HostOptions
+	slots chan struct{} // has an element for each batch that the program has
+	lines *writer
+	hello toHost
+
+	work  sync.WaitGroup  // the goroutines of the connection
+	ctx   context.Context // of checkpoints: ends with the connection
+	end   context.CancelFunc
+	done  chan struct{} // closed when the connection has ended
+	heard chan struct{} // has an element if a message has come
+
+	mu     sync.Mutex
+	lastID int64
+	calls  map[int64]*call
+	unsure map[int64]*feed.Batch // batches that the program may still confirm, without their changes
+	err    error                 // why the connection has ended
+	left   int                   // batches in hand at the end
+}
+
+// call is a batch that the program has.
+type call struct {
+	batch  *feed.Batch
+	answer chan error // has room for the outcome
+}
+
+// Connect makes a host of a connection: it sends its hello and waits for that of the program, until ctx ends. The
+// program reads from w and writes to r. After the connection has ended, and if Connect fails, close r, and call Wait.
+func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Host, error) {
+	h := &Host{
+		opts: o, calls: map[int64]*call{}, unsure: map[int64]*feed.Batch{},
+		done: make(chan struct{}), heard: make(chan struct{}, 1),
+	}
+	h.ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
+	h.lines = newWriter()
+	h.work.Go(func() { h.lines.run(w, func() { h.fail(ErrEnded) }) })
+	h.lines.send(encode(hostHello{KindHello, Version, o.Unit, o.Instance, o.Manual}), nil)
+	hello := make(chan toHost, 1)
+	h.work.Go(func() { h.read(bufio.NewReader(r), hello) })
+	select {
+	case h.hello = <-hello:
+	case <-h.done:
+		return h, h.Err()
+	case <-ctx.Done():
+		err := fmt.Errorf("wait for the hello of the program: %w", context.Cause(ctx))
+		h.fail(err)
+		return h, err
+	}
+	h.slots = make(chan struct{}, h.hello.Batches)
+	if period := time.Duration(h.hello.Heartbeat * float64(time.Second)); period > 0 {
+		h.work.Go(func() { h.watch(silentPeriods * period) })
+	}
+	return h, nil
+}
+
+// silentPeriods is the number of heartbeats that may be missing.
+const silentPeriods = 3
+
+// Batches returns how many batches the program handles at once.
+func (h *Host) Batches() int { return h.hello.Batches }
+
+// Client returns the name that the program gives its library, such as "python 1.0"; empty if it gives none.
+func (h *Host) Client() string { return h.hello.Client }
+
+// Done returns a channel that is closed when the connection has ended.
+func (h *Host) Done() <-chan struct{} { return h.done }
+
+// Err returns why the connection has ended; nil before.
+func (h *Host) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// Left returns how many batches the program had when the connection ended; 0 before.
+func (h *Host) Left() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.left
+}
+
+// Wait waits until the goroutines of a connection that has ended are gone: they read until r ends.
+func (h *Host) Wait() { h.work.Wait() }
+
+// Close ends the connection: the program sees the end of its input.
+func (h *Host) Close() { h.fail(ErrClosed) }
+
+// ErrClosed: the host has closed the connection.
+var ErrClosed = errors.New("the processor has closed the connection")
+
+// Stop tells the program that no further batch comes, and how long the batches in hand may take.
+func (h *Host) Stop(within time.Duration) {
+	h.lines.send(encode(toProgram{Type: KindStop, Seconds: within.Seconds()}), nil)
+}
+
+// Handle sends a batch to the program and returns the outcome: nil, a [*feed.Failure] or another error. If ctx ends
+// first, Handle tells the program and waits until it has given the batch up.
+func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	case <-h.done:
+		return fmt.Errorf("%w: %w", ErrNotSent, h.Err())
+	case <-ctx.Done():
+		return fmt.Errorf("wait for one of %d batches of the program to end: %w", cap(h.slots), context.Cause(ctx))
+	}
+	c := &call{b, make(chan error, 1)}
+	id, err := h.begin(c)
+	if err != nil {
+		return err
+	}
+	line, err := encodeBatch(h.head(id, b), b)
+	if err != nil {
+		h.take(id)
+		return err
+	}
+	h.lines.send(line, func() error { // a process that was suspended must not begin a batch of a lost lease
+		if cause := context.Cause(ctx); cause != nil {
+			h.answer(id, cause)
+			return cause
+		}
+		return nil
+	})
+	select {
+	case err := <-c.answer:
+		return err
+	case <-ctx.Done():
+		return h.giveUp(ctx, id, c)
+	}
+}
+
+// begin gives a batch its id.
+func (h *Host) begin(c *call) (int64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNotSent, h.err)
+	}
+	h.lastID++
+	h.calls[h.lastID] = c
+	if c.batch.IsManual() {
+		bare := *c.batch
+		bare.Changes = nil
+		h.unsure[h.lastID] = &bare
+	}
+	return h.lastID, nil
+}
+
+// head describes a batch.
+func (h *Host) head(id int64, b *feed.Batch) batchHead {
+	head := batchHead{
+		Type: KindBatch, ID: id, Lease: b.LeaseToken, Range: b.Range.String(),
+		Instance: b.Instance, Epoch: b.Epoch, Attempt: b.Attempt, Cut: b.Cut, Redriven: b.Redriven,
+		Manual: b.IsManual(), Session: b.Session, Head: b.Head, Charge: b.Charge, Seconds: h.opts.Timeout.Seconds(),
+	}
+	if b.Position != (feed.Position{}) {
+		head.Position = b.Position.String()
+	}
+	return head
+}
+
+// giveUp tells the program to give a batch up, and waits for the answer.
+func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
+	cause := causeOf(context.Cause(ctx))
+	message := toProgram{Type: KindCancel, ID: id, Cause: cause}
+	var late <-chan time.Time
+	if h.opts.Patience != nil {
+		patience := h.opts.Patience(cause)
+		message.Seconds = patience.Seconds()
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
+	h.lines.send(encode(message), func() error {
+		if !h.has(id) {
+			return feed.ErrStopped // answered meanwhile
+		}
+		return nil
+	})
+	select {
+	case err := <-c.answer:
+		if errors.Is(err, errReleased) {
+			return context.Cause(ctx)
+		}
+		return err
+	case <-late:
+		h.fail(fmt.Errorf("%w (lease %s, %s)", ErrNotHeeded, c.batch.LeaseToken, cause))
+		return <-c.answer
+	}
+}
+
+// has reports whether the program has a batch.
+func (h *Host) has(id int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls[id] != nil
+}
+
+// take ends a call, and returns it; nil if there is none.
+func (h *Host) take(id int64) *call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.calls[id]
+	delete(h.calls, id)
+	return c
+}
+
+// answer ends a call with an outcome.
+func (h *Host) answer(id int64, outcome error) {
+	if c := h.take(id); c != nil {
+		c.answer <- outcome
+	}
+}
+
+// fail ends the connection: each batch that the program has has failed.
+func (h *Host) fail(err error) {
+	h.mu.Lock()
+	if h.err != nil {
+		h.mu.Unlock()
+		return
+	}
+	h.err = err
+	calls := h.calls
+	h.calls, h.left = nil, len(calls) // a nil map has no call
+	close(h.done)
+	h.mu.Unlock()
+	for _, c := range calls {
+		c.answer <- err
+	}
+	if wrong, ok := errors.AsType[*BreachError](err); ok {
+		h.lines.send(encode(toProgram{Type: KindError, Error: wrong.Error()}), nil)
+	}
+	h.lines.end()
+	h.end()
+}

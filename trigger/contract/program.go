@@ -1,0 +1,264 @@
+package contract
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/changeline"
+)
+
+// ProgramOptions are the optional settings of a program.
+type ProgramOptions struct {
+	Client    string        // name and version of the program's library, for logs
+	Batches   int           // how many batches the program handles at once; the default is 1
+	Heartbeat time.Duration // time between heartbeats; 0 is none
+}
+
+// ErrHostGone: the host has closed the connection without a stop before, usually because it has died.
+var ErrHostGone = errors.New("the processor has closed the connection")
+
+// program is the program's end of a connection.
+type program struct {
+	handler feed.Handler
+	lines   *writer
+	ctx     context.Context
+
+	mu      sync.Mutex
+	cancels map[int64]context.CancelCauseFunc // of the batches in the handler
+	confirm map[int64][]chan error            // checkpoints whose outcomes are awaited, by batch
+}
+
+// Serve is the program's end of a connection: it reads from r, writes to w, and calls the handler for each batch, until
+// the host closes the connection or ctx ends. If the host has said stop before, Serve returns nil. Serve returns when
+// all calls have ended.
+func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, o ProgramOptions) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &program{
+		handler: handler, ctx: ctx, cancels: map[int64]context.CancelCauseFunc{}, confirm: map[int64][]chan error{},
+	}
+	p.lines = newWriter()
+	var writing, calls sync.WaitGroup
+	writing.Go(func() { p.lines.run(struct{ io.Writer }{w}, func() { cancel(ErrHostGone) }) })
+	defer writing.Wait() // the process may exit when all answers are written
+	defer p.lines.end()
+	p.lines.send(encode(toHost{
+		Type: KindHello, Version: Version, Client: o.Client, Batches: cmp.Or(o.Batches, 1),
+		Heartbeat: o.Heartbeat.Seconds(),
+	}), nil)
+	defer calls.Wait()
+	if o.Heartbeat > 0 {
+		writing.Go(func() { p.beat(o.Heartbeat) })
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.read(bufio.NewReader(r), &calls) }() // ends with r
+	select {
+	case err := <-ended:
+		p.cancelAll(feed.ErrStopped)
+		cancel(err)
+		return err
+	case <-ctx.Done():
+		p.cancelAll(context.Cause(ctx))
+		return context.Cause(ctx)
+	}
+}
+
+// beat sends heartbeats until the connection ends.
+func (p *program) beat(period time.Duration) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p.lines.send(encode(toHost{Type: KindHeartbeat}), nil)
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// fromHost is every message of the host.
+type fromHost struct {
+	batchHead
+	Version int               `json:"version"`
+	Cause   Cause             `json:"cause"`
+	Error   string            `json:"error"`
+	Changes []json.RawMessage `json:"changes"`
+}
+
+// read reads the messages of the host until the connection ends.
+func (p *program) read(r *bufio.Reader, calls *sync.WaitGroup) error {
+	isStopping, isGreeted := false, false
+	for {
+		line, err := readWhole(r)
+		if err != nil && isStopping {
+			return nil
+		} else if err != nil {
+			return ErrHostGone
+		}
+		var m fromHost
+		if err := json.Unmarshal(line, &m); err != nil {
+			return fmt.Errorf("read a message of the processor: %w", err)
+		}
+		if !isGreeted && (m.Type != KindHello || m.Version != Version) {
+			return fmt.Errorf("the processor says %.100q first: want a hello of version %d", line, Version)
+		}
+		switch m.Type {
+		case KindHello:
+			isGreeted = true
+		case KindBatch:
+			if err := p.begin(&m, calls); err != nil {
+				return err
+			}
+		case KindCancel:
+			p.cancel(m.ID, m.Cause.errorOf())
+		case KindCheckpointed:
+			p.confirmed(&m)
+		case KindStop:
+			isStopping = true
+		case KindError:
+			return errors.New(m.Error)
+		}
+	}
+}
+
+// readWhole returns the next line, of any length.
+func readWhole(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	return line[:len(line)-1], nil
+}
+
+// begin calls the handler for a batch.
+func (p *program) begin(m *fromHost, calls *sync.WaitGroup) error {
+	r, err := feed.ParseRange(m.Range)
+	if err != nil {
+		return fmt.Errorf("read a batch: %w", err)
+	}
+	b := &feed.Batch{
+		LeaseToken: m.Lease, Range: r, Instance: m.Instance, Epoch: m.Epoch, Attempt: m.Attempt, Cut: m.Cut,
+		Redriven: m.Redriven, Session: m.Session, Charge: m.Charge, Head: m.Head,
+		Changes: make([]feed.Change, len(m.Changes)),
+	}
+	if m.Position != "" {
+		b.Position = feed.At(m.Position)
+	}
+	for i, text := range m.Changes {
+		if b.Changes[i], err = changeline.Parse(text); err != nil {
+			return fmt.Errorf("read a batch: %w", err)
+		}
+	}
+	if id := m.ID; m.Manual {
+		b.OnCheckpoint(func(ctx context.Context) error { return p.checkpoint(ctx, id) })
+	}
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	p.mu.Lock()
+	p.cancels[m.ID] = cancel
+	p.mu.Unlock()
+	id := m.ID
+	calls.Go(func() {
+		err := p.handler.Handle(ctx, b)
+		isCanceled := ctx.Err() != nil
+		p.cancel(id, nil)
+		p.lines.send(encode(answerOf(id, err, isCanceled)), nil)
+	})
+	return nil
+}
+
+// cancel ends the context of a batch, if the handler still has it.
+func (p *program) cancel(id int64, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if end := p.cancels[id]; end != nil {
+		delete(p.cancels, id)
+		end(cause)
+	}
+}
+
+// cancelAll ends the context of all batches.
+func (p *program) cancelAll(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, end := range p.cancels {
+		end(cause)
+	}
+}
+
+// answerOf returns the answer for what the handler has returned.
+func answerOf(id int64, err error, isCanceled bool) toHost {
+	m := toHost{Type: KindFailed, ID: id}
+	f, isPart := errors.AsType[*feed.Failure](err)
+	switch {
+	case err == nil:
+		m.Type = KindDone
+		return m
+	case isCanceled && !isPart:
+		m.Type = KindReleased
+		return m
+	case !isPart:
+		m.Error, m.Poison = err.Error(), feed.IsPoison(err)
+		return m
+	}
+	m.Outage, m.After, m.Poison = f.Outage, f.After.Seconds(), feed.IsPoison(err)
+	if f.Err != nil {
+		m.Error = f.Err.Error()
+	}
+	if m.Done = f.Done; len(f.Items) > 0 {
+		m.Done = 0
+	}
+	for _, i := range slices.Sorted(maps.Keys(f.Items)) {
+		item := failedItem{Index: &i, Untried: f.Items[i] == feed.ErrUntried, Poison: feed.IsPoison(f.Items[i])}
+		if f.Items[i] != nil && !item.Untried {
+			item.Error = f.Items[i].Error()
+		}
+		m.Items = append(m.Items, item)
+	}
+	return m
+}
+
+// checkpoint asks the host to store the position of a batch, and waits for the outcome.
+func (p *program) checkpoint(ctx context.Context, id int64) error {
+	outcome := make(chan error, 1)
+	p.mu.Lock()
+	p.confirm[id] = append(p.confirm[id], outcome)
+	p.mu.Unlock()
+	p.lines.send(encode(toHost{Type: KindCheckpoint, ID: id}), nil)
+	select {
+	case err := <-outcome:
+		return err
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// confirmed ends the wait for a checkpoint.
+func (p *program) confirmed(m *fromHost) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting := p.confirm[m.ID]
+	if len(waiting) == 0 {
+		return
+	}
+	if p.confirm[m.ID] = waiting[1:]; len(waiting) == 1 {
+		delete(p.confirm, m.ID)
+	}
+	if m.Error != "" {
+		waiting[0] <- errors.New(m.Error)
+	} else {
+		waiting[0] <- nil
+	}
+}

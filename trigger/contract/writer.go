@@ -1,0 +1,78 @@
+package contract
+
+import (
+	"io"
+	"sync"
+)
+
+// writer writes lines one after another. It has its own goroutine, which runs run, because a program that does not
+// read would block the callers.
+type writer struct {
+	more chan struct{} // has an element if queue or ended have changed
+
+	mu    sync.Mutex
+	queue []queued
+	ended bool // no further line comes
+}
+
+// queued is a line to be written.
+type queued struct {
+	line   []byte
+	refuse func() error // asked just before the line is written: an error drops it; nil drops nothing
+}
+
+func newWriter() *writer { return &writer{more: make(chan struct{}, 1)} }
+
+// send adds a line. The number of lines is limited by the number of batches that the other end accepts.
+func (w *writer) send(line []byte, refuse func() error) {
+	w.mu.Lock()
+	w.queue = append(w.queue, queued{line, refuse})
+	w.mu.Unlock()
+	w.wake()
+}
+
+// end ends the writer after the lines that were sent.
+func (w *writer) end() {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	w.wake()
+}
+
+// wake tells run that there is something to do.
+func (w *writer) wake() {
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until the end or the first error, of which failed hears, and closes to if it can be closed.
+func (w *writer) run(to io.Writer, failed func()) {
+	if c, ok := to.(io.Closer); ok {
+		defer c.Close()
+	}
+	for range w.more {
+		lines, ended := w.takeLines()
+		for _, next := range lines {
+			if next.refuse != nil && next.refuse() != nil {
+				continue
+			}
+			if _, err := to.Write(next.line); err != nil {
+				failed()
+				return
+			}
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+// takeLines returns the lines that are to be written, and whether no more lines come.
+func (w *writer) takeLines() (lines []queued, ended bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lines, w.queue = w.queue, nil
+	return lines, w.ended
+}
