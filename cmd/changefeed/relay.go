@@ -54,6 +54,7 @@ nothing is parked except events failing for --max-age.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.register(cmd)
+	untilStdinFlag(cmd)
 	return cmd
 }
 

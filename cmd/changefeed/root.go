@@ -43,6 +43,7 @@ func commands() []*cobra.Command {
 		rangesCommand(),
 		splitCommand(),
 		mergeCommand(),
+		programCommand(),
 		demoCommand(),
 		benchCommand(),
 		contextCommand(),

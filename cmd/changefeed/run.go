@@ -30,10 +30,12 @@ import (
 // runOptions are the flags of run.
 type runOptions struct {
 	unitOptions
-	jobs  int
-	mode  arg.Mode
-	form  changeline.Form
-	grace time.Duration
+	jobs      int
+	mode      arg.Mode
+	form      changeline.Form
+	grace     time.Duration
+	longLived bool // one program for all batches
+	stdio     bool // the program is the parent process
 }
 
 // runCommand is the command run.
@@ -46,29 +48,37 @@ func runCommand() *cobra.Command {
 		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
 them. If the program exits with 0, the batch is done; otherwise the same batch comes again after a pause. Each line of
 its standard error is a warning in the log. A program must be idempotent: after a crash the last batch comes again.
-
 Its environment has CHANGEFEED_LEASE, CHANGEFEED_RANGE, CHANGEFEED_INSTANCE and CHANGEFEED_ATTEMPT (1 at first).
 
-All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C ends the processor:
-batches in hand have --drain to finish, and positions are stored. A second signal ends everything at once.
+With --long-lived, one program handles all batches: docs/program.md describes its contract.
 
-docs/run.md describes the whole contract.`,
+All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C ends the processor:
+batches in hand have --drain to finish, and positions are stored. A second signal ends everything at once.`,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer \
     --create-leases -- ./mail.sh
   changefeed run --source docstore:data#orders --name count --create-leases \
     --meta --once -- jq -c '{lsn, key}'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if dash := cmd.ArgsLenAtDash(); dash < 0 && len(args) == 0 || dash == len(args) {
-				return errors.New("COMMAND is missing: want a program after --, as in -- ./mail.sh")
-			} else if dash != 0 {
-				return fmt.Errorf("%q is an argument of no flag: want the program after --, as in -- %[1]s", args[0])
-			}
-			return nil
-		},
+		Args: func(cmd *cobra.Command, args []string) error { return programArgs(cmd, args, o.stdio) },
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.register(cmd)
+	untilStdinFlag(cmd)
 	return cmd
+}
+
+// programArgs checks that there is a program after --, or none if the program is the parent process.
+func programArgs(cmd *cobra.Command, args []string, isParent bool) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case isParent && len(args) > 0:
+		return fmt.Errorf("%q is set beside --stdio: want no COMMAND, because the parent process is the program", args[0])
+	case isParent:
+		return nil
+	case dash < 0 && len(args) == 0 || dash == len(args):
+		return errors.New("COMMAND is missing: want a program after --, as in -- ./mail.sh")
+	case dash != 0:
+		return fmt.Errorf("%q is an argument of no flag: want the program after --, as in -- %[1]s", args[0])
+	}
+	return nil
 }
 
 // register adds the flags.
@@ -78,36 +88,53 @@ func (o *runOptions) register(cmd *cobra.Command) {
 		"batches of a lease at once, by key")
 	f.Lookup("variant").Usage = "`name` of COMMAND and its version, which instances compare (default a hash of its file)"
 	f.Lookup("from").Usage = "where a new unit begins; also how long ago, as 15m (default beginning; now with --mode all)"
-	f.Var(&o.mode, "mode", "latest version of documents, or all versions and deletes")
+	f.Var(&o.mode, "mode", "latest version, or all and deletes")
 	metaFlag(cmd, &o.form)
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", 10*time.Minute, "how long a batch may take")
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace,
-		"time from SIGTERM to SIGKILL; less than --drain")
+		"SIGTERM to SIGKILL; less than --drain")
 	f.IntVar(&o.jobs, "jobs", 0, "programs at once, of all leases; 0 is no limit")
+	f.BoolVar(&o.longLived, "long-lived", false, "one program for all batches, by a contract")
+	f.BoolVar(&o.stdio, "stdio", false, "the parent process is the program of the contract")
+	f.BoolVar(&o.Options.Manual, "manual", false, "the program of the contract confirms batches itself")
 }
 
 // run runs the processor until it is stopped.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
-	if err := o.checkFlags(); err != nil {
+	untilStdin, _ := cmd.Flags().GetBool(untilStdinName)
+	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin)); err != nil {
 		return err
 	}
-	o.Options.Variant = cmp.Or(o.Options.Variant, commandVariant(args))
+	if len(args) > 0 { // a parent process names its variant itself
+		o.Options.Variant = cmp.Or(o.Options.Variant, commandVariant(args))
+	}
 	i, err := o.newInstance(cmd)
-	if err != nil {
-		return err
-	}
-	p, err := o.makeHandler(cmd, i.Log, args)
 	if err != nil {
 		return err
 	}
 	// Without a reader, the program would end at its first write, and its batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
-	err = i.Run(ctx, func(*place.Container) (instance.Handler, error) { return p, nil })
+	if o.longLived || o.stdio {
+		err = o.runContract(ctx, cmd, i, args)
+	} else {
+		err = o.runPerBatch(ctx, cmd, i, args)
+	}
 	if errors.Is(context.Cause(ctx), syscall.EPIPE) && (err == nil || errors.Is(err, syscall.EPIPE)) {
 		return errUnread
 	}
 	return err
+}
+
+// runPerBatch runs the processor with a program for each batch.
+func (o *runOptions) runPerBatch(
+	ctx context.Context, cmd *cobra.Command, i *instance.Instance, command []string,
+) error {
+	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), i.Log))
+	if err != nil {
+		return wrongCommand(command, err)
+	}
+	return i.Run(ctx, func(*place.Container) (instance.Handler, error) { return h, nil })
 }
 
 // errUnread is the reason why a processor has ended whose output has no reader any more. This is not a success,
@@ -140,21 +167,20 @@ func (o *runOptions) checkFlags() error {
 	return nil
 }
 
-// makeHandler returns the handler. If the command cannot be found, program fails now, because no batch could be
-// handled.
-func (o *runOptions) makeHandler(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
-	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), log))
+// wrongCommand explains why there is no program: if the command cannot be found, run fails at once, because no batch
+// could be handled.
+func wrongCommand(command []string, err error) error {
 	// exec's error repeats the name of the program, which the message contains already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
 		if errors.Is(missing, exec.ErrNotFound) {
-			return nil, usage.Missing{Err: fmt.Errorf("COMMAND is %s: $PATH has no such program", command[0])}
+			return usage.Missing{Err: fmt.Errorf("COMMAND is %s: $PATH has no such program", command[0])}
 		}
 		if errors.Is(missing, fs.ErrPermission) {
-			return nil, usage.Error{Err: fmt.Errorf("COMMAND is %s: it is not executable: want a program", command[0])}
+			return usage.Error{Err: fmt.Errorf("COMMAND is %s: it is not executable: want a program", command[0])}
 		}
-		return nil, usage.Path("COMMAND", command[0], missing.Err)
+		return usage.Path("COMMAND", command[0], missing.Err)
 	}
-	return h, err
+	return err
 }
 
 // programOptions returns the options of the program that the flags describe.

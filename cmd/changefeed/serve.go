@@ -46,6 +46,7 @@ With --roles, Entra tokens are accepted too. docs/server.md describes all flags.
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.register(cmd)
+	untilStdinFlag(cmd)
 	return cmd
 }
 

@@ -35,7 +35,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f.Var(&o.from, "from", "where a new unit begins; also how long ago, as 15m (default beginning)")
 	f.IntVar(&o.Options.MaxItems, "batch-size", 0, "changes in a batch, at most; 0 is a whole page")
 	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "least number of leases of the unit")
-	f.IntVar(&o.Options.Weight, "weight", 1, "share of the leases, compared with that of other instances")
+	f.IntVar(&o.Options.Weight, "weight", 1, "share of leases, beside other instances")
 	f.BoolVar(&o.Options.ShareByLoad, "share-by-load", false, "share leases by their loads, not by their number")
 	f.DurationVar(&o.Options.Poll, "poll", 5*time.Second, "longest pause between reads")
 	f.DurationVar(&o.Options.Acquire, "acquire", 13*time.Second, "time between rounds of sharing leases")

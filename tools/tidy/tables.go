@@ -17,6 +17,10 @@ var waivers = []waiver{
 		"a program may leave others behind, which write to its standard error for as long as they run",
 	},
 	{
+		"goroutine", "cmd/changefeed/stdin.go:untilStdinFlag",
+		"a read of standard input cannot be interrupted: it ends with the input or with the process",
+	},
+	{
 		"goroutine", "trigger/contract/program.go:Serve",
 		"a read of a pipe cannot be interrupted: it ends when the caller closes the pipe, or with the process",
 	},

@@ -33,6 +33,9 @@ type HostOptions struct {
 
 	// Stop is called if the program asks for the end of the processor.
 	Stop func()
+
+	// Ended is called once, when the connection has ended.
+	Ended func()
 }
 
 // ErrNotHeeded: the program has not answered a cancel in time.
@@ -280,4 +283,7 @@ func (h *Host) fail(err error) {
 	}
 	h.lines.end()
 	h.end()
+	if h.opts.Ended != nil {
+		h.opts.Ended()
+	}
 }

@@ -1,8 +1,10 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -20,28 +22,26 @@ type Parent struct {
 	inHand
 
 	host *contract.Host
-	log  *slog.Logger
-	stop func()
 }
 
-// Attach makes a Parent of the pipes of this process: it waits for the hello of the program until ctx ends. The options
-// Grace, Expiration, Start, Stdout and Wire are not used. If the program closes its end, or asks for the end of the
-// processor, o.Stop is called.
+// Attach makes a Parent of the pipes of this process, after the program has said hello. When ctx ends, the program is
+// told that no further batch comes. When the connection has ended, o.Stop is called. The options Grace, Expiration,
+// Stdout and Wire are not used.
 func Attach(ctx context.Context, r io.Reader, w io.WriteCloser, o WorkerOptions) (*Parent, error) {
+	o.Start, o.Log = cmp.Or(o.Start, DefaultStart), cmp.Or(o.Log, slog.Default())
 	settings := hostOptions(o)
-	settings.Patience = nil
-	host, err := contract.Connect(ctx, r, w, settings)
+	settings.Patience, settings.Ended = nil, o.Stop
+	starting, cancel := context.WithTimeoutCause(ctx, o.Start, fmt.Errorf("not within %v", o.Start))
+	defer cancel()
+	host, err := contract.Connect(starting, r, w, settings)
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { host.Stop(o.Drain) })
-	return &Parent{host: host, log: o.Log, stop: o.Stop}, nil
+	return &Parent{host: host}, nil
 }
 
-// Gone returns a channel that is closed when the program has closed its end, and Err says why.
-func (p *Parent) Gone() <-chan struct{} { return p.host.Done() }
-
-// Err returns why the connection has ended; nil before.
+// Err returns why the connection has ended: the program has closed its end or broken the contract. It is nil before.
 func (p *Parent) Err() error { return p.host.Err() }
 
 // Handle hands a batch to the program and returns the outcome that the program reports.
@@ -62,4 +62,7 @@ func (p *Parent) Handle(ctx context.Context, b *feed.Batch) error {
 func (p *Parent) Kill() { p.host.Close() }
 
 // Close ends the connection after the last batch.
-func (p *Parent) Close() { p.host.Close() }
+func (p *Parent) Close() {
+	p.host.Stop(0)
+	p.host.Close()
+}

@@ -93,6 +93,9 @@ func (w *Worker) accompany(
 			host.Stop(w.opts.Drain)
 			stopping = nil
 		case <-ctx.Done():
+			if stopping != nil {
+				host.Stop(w.opts.Grace)
+			}
 			host.Close()
 			return nil
 		case <-host.Done():
@@ -128,7 +131,7 @@ func (w *Worker) startProgram(l *life) (*running, error) {
 	cmd.Args, cmd.Stdout, cmd.SysProcAttr = w.command, w.opts.Stdout, apart()
 	in, out := connectPipes(cmd, theirInput, theirOutput)
 	cmd.Env = append(os.Environ(), "CHANGEFEED_CONTRACT="+strconv.Itoa(contract.Version),
-		"CHANGEFEED_READ_FD="+strconv.Itoa(in), "CHANGEFEED_WRITE_FD="+strconv.Itoa(out),
+		contract.EnvRead+"="+strconv.Itoa(in), contract.EnvWrite+"="+strconv.Itoa(out),
 		"CHANGEFEED_INSTANCE="+w.opts.Instance)
 	cmd.WaitDelay = w.opts.Grace
 	said, err := newStderr(cmd, &lineLog{log: w.opts.Log})

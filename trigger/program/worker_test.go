@@ -116,7 +116,8 @@ func isOutage(err error) bool {
 func TestABatchIsBlamedForTheEndOfItsProgram(t *testing.T) {
 	w, log := start(t, "good", program.WorkerOptions{})
 	err := w.Handle(t.Context(), batch("-FF", `{"do":"print","error":"out of memory"}`, `{"do":"exit","code":3}`))
-	if want := os.Args[0] + " has ended: exit status 3: out of memory"; err == nil || err.Error() != want || isOutage(err) {
+	want := os.Args[0] + " has ended: exit status 3: out of memory"
+	if err == nil || err.Error() != want || isOutage(err) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	if err := w.Handle(t.Context(), batch("-FF", `{}`)); err != nil {
@@ -143,8 +144,8 @@ func TestAProgramThatEndsWithZeroIsStartedAgain(t *testing.T) {
 	}
 }
 
-// If a program ends with several batches in hand, none of them counts an attempt. They come again one at a time, so that
-// only the one that ends the program is blamed.
+// If a program ends with several batches in hand, none of them counts an attempt. They come again one at a time, so
+// that only the one that ends the program is blamed.
 func TestOfSeveralBatchesOnlyTheBadOneIsBlamed(t *testing.T) {
 	w, _ := start(t, "good", program.WorkerOptions{})
 	documents := map[string][]string{

@@ -62,6 +62,9 @@ func Test(ctx context.Context, command []string, o Options, report func(Result))
 	if o.Patience == 0 {
 		o.Patience = 10 * time.Second
 	}
+	if _, err := program.NewWorker(command, program.WorkerOptions{}); err != nil {
+		return 0, err
+	}
 	for _, name := range o.Only {
 		if !slices.Contains(Names(), name) {
 			return 0, fmt.Errorf("there is no case %q", name)

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/trigger/contract"
+	"github.com/millrace/changefeed/trigger/program"
+)
+
+// The command run with a program that speaks the contract of trigger/contract: one that run starts and keeps
+// (--long-lived), or one that has started run (--stdio).
+
+// checkContract refuses flags that do not fit a program of the contract.
+func (o *runOptions) checkContract(untilStdin bool) error {
+	switch hasContract := o.longLived || o.stdio; {
+	case o.longLived && o.stdio:
+		return usage.Error{Err: errors.New("--long-lived and --stdio are set: want one of them")}
+	case o.stdio && untilStdin:
+		return usage.Error{Err: errors.New("--until-stdin-closes is set beside --stdio, which ends with standard input " +
+			"anyway: want one of them")}
+	case o.Options.Manual && !hasContract:
+		return usage.Error{Err: errors.New("--manual is set without --long-lived or --stdio: a program that is started " +
+			"for each batch confirms the batch when it exits with 0")}
+	case hasContract && o.jobs > 0:
+		return usage.Flag("jobs", fmt.Sprint(o.jobs), "none beside --long-lived and --stdio: the hello of the program "+
+			"says how many batches it handles at once")
+	}
+	return nil
+}
+
+// runContract runs the processor with a program of the contract.
+func (o *runOptions) runContract(
+	ctx context.Context, cmd *cobra.Command, i *instance.Instance, command []string,
+) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	settings := program.WorkerOptions{
+		Unit: o.Name, Instance: i.Options.Instance, Manual: o.Options.Manual, Timeout: o.Options.HandlerTimeout,
+		Drain: o.Options.Drain, Grace: o.grace, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Log: i.Log,
+		Stop: func() { end(nil) },
+	}
+	if o.stdio {
+		return runForParent(ctx, i, settings)
+	}
+	worker, err := program.NewWorker(command, settings)
+	if err != nil {
+		return wrongCommand(command, err)
+	}
+	defer worker.Close()
+	return i.Run(ctx, func(*place.Container) (instance.Handler, error) {
+		worker.Start(ctx)
+		return worker, nil
+	})
+}
+
+// runForParent runs the processor with the parent process as its program, until the parent closes its pipe.
+func runForParent(ctx context.Context, i *instance.Instance, settings program.WorkerOptions) error {
+	var parent *program.Parent
+	err := i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
+		if parent, err = program.Attach(ctx, os.Stdin, os.Stdout, settings); err != nil {
+			return nil, fmt.Errorf("speak to the parent process: %w", err)
+		}
+		return parent, nil
+	})
+	if parent == nil {
+		return err
+	}
+	defer parent.Close()
+	if ended := parent.Err(); err == nil && ended != nil && !errors.Is(ended, contract.ErrEnded) {
+		return ended
+	}
+	return err
+}
