@@ -120,7 +120,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	} else {
 		err = o.runPerBatch(ctx, cmd, i, args)
 	}
-	if errors.Is(context.Cause(ctx), syscall.EPIPE) && (err == nil || errors.Is(err, syscall.EPIPE)) {
+	if !o.stdio && errors.Is(context.Cause(ctx), syscall.EPIPE) && (err == nil || errors.Is(err, syscall.EPIPE)) {
 		return errUnread
 	}
 	return err

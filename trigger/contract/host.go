@@ -59,6 +59,7 @@ type Host struct {
 	ctx   context.Context // of checkpoints: ends with the connection
 	end   context.CancelFunc
 	done  chan struct{} // closed when the connection has ended
+	mute  chan struct{} // closed when nothing more is written
 	heard chan struct{} // has an element if a message has come
 
 	mu     sync.Mutex
@@ -80,11 +81,14 @@ type call struct {
 func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Host, error) {
 	h := &Host{
 		opts: o, calls: map[int64]*call{}, unsure: map[int64]*feed.Batch{},
-		done: make(chan struct{}), heard: make(chan struct{}, 1),
+		done: make(chan struct{}), mute: make(chan struct{}), heard: make(chan struct{}, 1),
 	}
 	h.ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	h.lines = newWriter()
-	h.work.Go(func() { h.lines.run(w, func() { h.fail(ErrEnded) }) })
+	h.work.Go(func() {
+		defer close(h.mute)
+		h.lines.run(w, func() { h.fail(ErrEnded) })
+	})
 	h.lines.send(encode(hostHello{KindHello, Version, o.Unit, o.Instance, o.Manual}), nil)
 	hello := make(chan toHost, 1)
 	h.work.Go(func() { h.read(bufio.NewReader(r), hello) })
@@ -132,6 +136,16 @@ func (h *Host) Left() int {
 
 // Wait waits until the goroutines of a connection that has ended are gone: they read until r ends.
 func (h *Host) Wait() { h.work.Wait() }
+
+// AwaitWritten waits, after Close, until the program was sent everything, at most for a time: a program may not read.
+func (h *Host) AwaitWritten(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-h.mute:
+	case <-timer.C:
+	}
+}
 
 // Close ends the connection: the program sees the end of its input.
 func (h *Host) Close() { h.fail(ErrClosed) }

@@ -61,8 +61,9 @@ func (p *Parent) Handle(ctx context.Context, b *feed.Batch) error {
 // Kill ends the connection: batches in hand have failed.
 func (p *Parent) Kill() { p.host.Close() }
 
-// Close ends the connection after the last batch.
+// Close ends the connection after the last batch. The process may exit when Close has returned.
 func (p *Parent) Close() {
 	p.host.Stop(0)
 	p.host.Close()
+	p.host.AwaitWritten(toldTime)
 }

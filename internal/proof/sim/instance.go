@@ -53,7 +53,13 @@ func (w *world) start(name string) {
 	i.link = &link{by: i, rng: w.fork(), skew: time.Duration(w.rng.Int64N(int64(10*time.Minute))) - 5*time.Minute}
 	i.opts = w.optionsOf(i)
 	i.ctx, i.stop = context.WithCancel(w.ctx)
-	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), i, i.opts)
+	var handler feed.Handler = i
+	endProgram := func() {}
+	if w.rng.IntN(4) == 0 {
+		behind := &program{of: i}
+		handler, endProgram = behind, behind.end
+	}
+	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), handler, i.opts)
 	if err != nil {
 		w.ledger.fail("new processor: %v", err)
 		i.stop()
@@ -71,6 +77,7 @@ func (w *world) start(name string) {
 		if err != nil && !i.isDead() {
 			w.ledger.fail("run %s: %v", i, err)
 		}
+		endProgram()
 		i.checkReturned()
 	})
 }

@@ -1,0 +1,186 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/trigger/contract"
+)
+
+// orders imports three documents and returns the address of their container.
+func importOrders(t *testing.T) string {
+	t.Helper()
+	in, dir := filepath.Join(t.TempDir(), "in"), t.TempDir()
+	if err := os.WriteFile(in, []byte(`{"id":"1"}`+"\n"+`{"id":"2"}`+"\n"+`{"id":"3"}`+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	orders := "docstore:" + dir + "#orders"
+	command(t, "import", in, orders, "--pk", "/id")
+	return orders
+}
+
+// child is a processor whose program is this process.
+type child struct {
+	*exec.Cmd
+
+	in   io.ReadCloser  // from the processor
+	out  io.WriteCloser // to the processor
+	said strings.Builder
+}
+
+// startChild starts a processor with --stdio.
+func startChild(t *testing.T, orders string, flags ...string) *child {
+	t.Helper()
+	c := &child{Cmd: exec.Command("changefeed", append([]string{
+		"run", "--source", orders, "--name", "mailer", "--create-leases", "--from", "beginning", "--stdio",
+	}, flags...)...)}
+	c.Stderr = &c.said
+	var errs [3]error
+	c.in, errs[0] = c.StdoutPipe()
+	c.out, errs[1] = c.StdinPipe()
+	errs[2] = c.Start()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	return c
+}
+
+// A parent process is the program of its processor, and confirms by hand.
+func TestAParentIsTheProgramOfItsProcessor(t *testing.T) {
+	c := startChild(t, importOrders(t), "--once", "--manual")
+	var mu sync.Mutex
+	var got []string
+	err := contract.Serve(t.Context(), c.in, c.out, feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+		for _, change := range b.Changes {
+			mu.Lock()
+			got = append(got, change.ID)
+			mu.Unlock()
+		}
+		return b.Checkpoint(ctx)
+	}), contract.ProgramOptions{})
+	ended := c.Wait()
+	if slices.Sort(got); !slices.Equal(got, []string{"1", "2", "3"}) || err != nil || ended != nil {
+		t.Errorf("got %v; Serve: %v; the processor: %v, %s", got, err, ended, &c.said)
+	}
+}
+
+// The processor ends in order when its program says stop, and when its program has died: the leases are free at once.
+func TestAProcessorEndsWithItsParent(t *testing.T) {
+	for name, end := range map[string]func(*child){
+		"stop": func(c *child) { _, _ = io.WriteString(c.out, `{"type":"stop"}`+"\n") },
+		"died": func(c *child) { c.out.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			orders := importOrders(t)
+			c := startChild(t, orders, "--drain", "1s", "--grace", "500ms")
+			inHand := make(chan struct{})
+			served := make(chan error, 1)
+			handler := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
+				close(inHand)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			go func() { served <- contract.Serve(t.Context(), c.in, c.out, handler, contract.ProgramOptions{}) }()
+			select {
+			case <-inHand:
+			case err := <-served:
+				t.Fatal(err, &c.said)
+			}
+			end(c)
+			if name == "died" {
+				c.in.Close()
+			}
+			if err := c.Wait(); err != nil {
+				t.Errorf("the processor ends with %v: %s", err, &c.said)
+			}
+			<-served
+			listed := command(t, "leases", strings.Replace(orders, "#orders", "#leases", 1), "-o", "json")
+			if !strings.Contains(listed, `"owner":null`) {
+				t.Errorf("the lease is not free:\n%s", listed)
+			}
+		})
+	}
+}
+
+// A long-lived program sees the end of its pipe when its processor is killed, and dies with it.
+func TestALongLivedProgramDiesWithItsProcessor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can do that")
+	}
+	program := `echo '{"type":"hello","version":1}' >&4; echo begun; exec sleep 60`
+	run := exec.Command("changefeed", "run", "--source", importOrders(t), "--name", "mailer", "--create-leases",
+		"--from", "beginning", "--long-lived", "--", "sh", "-c", program)
+	output, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, len("begun\n"))
+	_, err = io.ReadFull(output, said)
+	if kerr := run.Process.Kill(); err != nil || kerr != nil {
+		t.Fatal(err, kerr)
+	}
+	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 { // ends when the program has
+		t.Errorf("got %q, %v, want the end of the output", rest, err)
+	}
+	_ = run.Wait() // killed, as wanted
+}
+
+// With --until-stdin-closes a command ends in order when its parent has closed the pipe.
+func TestACommandEndsWithItsStandardInput(t *testing.T) {
+	orders := importOrders(t)
+	for name, args := range map[string][]string{
+		"serve": {"serve", "--http", "--listen", "127.0.0.1:0"},
+		"run":   {"run", "--source", orders, "--name", "one", "--create-leases", "--", "cat"},
+		"relay": {"relay", "--source", orders, "--name", "two", "--create-leases", "--to", "embedded:nats"},
+	} {
+		cmd := exec.Command("changefeed")
+		cmd.Args = append(cmd.Args, args[0], "--until-stdin-closes")
+		cmd.Args = append(cmd.Args, args[1:]...)
+		cmd.Dir = t.TempDir()
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case err := <-ended:
+			t.Errorf("%s ends with %v beside its parent", name, err)
+			continue
+		case <-time.After(300 * time.Millisecond):
+		}
+		in.Close()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s ends with %v", name, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s goes on without its parent", name)
+			_ = cmd.Process.Signal(syscall.SIGKILL)
+			<-ended
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/trigger/contract"
+)
+
+// Both ends of the contract of a long-lived program in one world: the handler of some processes is behind it, and all
+// promises hold as for the others.
+
+// maxInProgram is how many batches a program has at once. Fewer than a process has leases and keys, so some wait.
+const maxInProgram = 3
+
+// program is a handler behind the contract. A panic of the handler ends the program, with all batches in hand, and the
+// next batch begins another one.
+type program struct {
+	of    feed.Handler
+	lives sync.WaitGroup
+
+	mu   sync.Mutex
+	life *programLife
+}
+
+// programLife is one run of a program.
+type programLife struct {
+	host   *contract.Host
+	err    error
+	served chan struct{} // closed when all its calls have ended
+}
+
+// begin begins a program, unless one runs.
+func (p *program) begin(ctx context.Context) *programLife {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life != nil {
+		return p.life
+	}
+	toProgram, fromHost := io.Pipe()
+	toHost, fromProgram := io.Pipe()
+	life := &programLife{served: make(chan struct{})}
+	p.life = life
+	dying, die := context.WithCancel(context.WithoutCancel(ctx))
+	handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) (err error) {
+		defer func() {
+			if reason := recover(); reason != nil {
+				err = fmt.Errorf("the program dies: %v", reason)
+				fromProgram.Close() // the answer does not arrive
+				die()
+			}
+		}()
+		return p.of.Handle(ctx, b)
+	})
+	p.lives.Go(func() {
+		_ = contract.Serve(dying, toProgram, fromProgram, handler, contract.ProgramOptions{Batches: maxInProgram})
+		fromProgram.Close()
+		toProgram.Close()
+		die()
+		close(life.served)
+	})
+	life.host, life.err = contract.Connect(ctx, toHost, fromHost, contract.HostOptions{Manual: true})
+	return life
+}
+
+// forget lets the next batch begin another program.
+func (p *program) forget(life *programLife) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life == life {
+		p.life = nil
+	}
+}
+
+// Handle hands a batch to the program.
+func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
+	for ctx.Err() == nil {
+		life := p.begin(ctx)
+		err := life.err
+		if err == nil {
+			err = life.host.Handle(ctx, b)
+		}
+		if ended := life.host.Err(); ended == nil || !errors.Is(err, ended) {
+			return err
+		}
+		<-life.served // a process that has ended has no effect any more
+		p.forget(life)
+		switch {
+		case errors.Is(err, contract.ErrNotSent) || life.err != nil:
+			continue
+		case life.host.Left() > 1: // nobody knows which of them is at fault
+			return &feed.Failure{Outage: true, Err: err}
+		}
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// end ends the program after the last batch.
+func (p *program) end() {
+	p.mu.Lock()
+	life := p.life
+	p.mu.Unlock()
+	if life != nil {
+		life.host.Stop(0)
+		life.host.Close()
+	}
+	p.lives.Wait()
+}
