@@ -51,6 +51,15 @@ func ofTheStoreAndProcessor() []Benchmark {
 			"processor time of a change with MaxAttempts and DeadLetters while none fails; against without",
 			poisonOverhead,
 		},
+		{
+			"trigger_program",
+			"a long-lived program, another process, handles small changes on one lease; against a handler in Go",
+			triggerProgram,
+		},
+		{
+			"trigger_latency", "how much later a long-lived program has handled a change than a handler in Go",
+			triggerTail,
+		},
 		{"memory_bound", "heap of a lease with documents of 1 MB, a slow handler and a buffer of 64 MB", memoryBound},
 	}
 }

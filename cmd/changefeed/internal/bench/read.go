@@ -244,30 +244,10 @@ func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Lease
 
 // writeToHandler measures the time from an acknowledged write to its handler.
 func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
-	db, err := docstore.Open(filepath.Join(s.dir, "latency"), docstore.Options{})
+	nothing := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
+	medians, tails, err := s.measurePulse(ctx, "latency", nothing)
 	if err != nil {
 		return f, err
-	}
-	defer func() { err = cmp.Or(err, db.Close()) }()
-	p := &pulse{complain: s.Complain}
-	stop, err := p.startListener(ctx, db)
-	if err != nil {
-		return f, err
-	}
-	defer func() {
-		if serr := stop(); err == nil {
-			err = serr
-		}
-	}()
-	var medians, tails []float64
-	for n := range steadyRounds {
-		found, err := p.writeAndWait(ctx)
-		if err != nil {
-			return f, err
-		}
-		medians, tails = append(medians, found.P50), append(tails, found.P99)
-		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n],
-			tails[n], found.Written())
 	}
 	f.Unit, f.Value = "ms", median(tails)
 	f.AtMost(5)
@@ -277,9 +257,38 @@ func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
+// measurePulse returns the time from an acknowledged write to the end of a handler, in milliseconds: the median and the
+// 99th percentile of each round.
+func (s *Site) measurePulse(ctx context.Context, name string, handler feed.Handler) (
+	medians, tails []float64, err error,
+) {
+	db, err := docstore.Open(filepath.Join(s.dir, name), docstore.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = cmp.Or(err, db.Close()) }()
+	p := &pulse{handler: handler, complain: s.Complain}
+	stop, err := p.startListener(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = cmp.Or(err, stop()) }()
+	for n := range steadyRounds {
+		found, err := p.writeAndWait(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		medians, tails = append(medians, found.P50), append(tails, found.P99)
+		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n],
+			tails[n], found.Written())
+	}
+	return medians, tails, nil
+}
+
 // pulse writes at a steady rate, and keeps the ledger of a round.
 type pulse struct {
 	documents *docstore.Container
+	handler   feed.Handler // called before a change counts as handled
 	complain  func(string, error)
 	round     atomic.Pointer[fleet.Ledger]
 	count     int
@@ -300,9 +309,12 @@ func (p *pulse) startListener(ctx context.Context, db *docstore.DB) (stop func()
 		return nil, err
 	}
 	team := &fleet.Fleet{Source: p.documents, Leases: leases, Look: time.Millisecond, Report: p.complain}
-	_, err = team.Start(ctx, feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
-		p.round.Load().Handled(b, time.Now())
-		return nil
+	_, err = team.Start(ctx, feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+		err := p.handler.Handle(ctx, b)
+		if err == nil {
+			p.round.Load().Handled(b, time.Now())
+		}
+		return err
 	}), changefeed.Options{Instance: "bench"})
 	if err == nil {
 		_, err = team.Balanced(ctx, 1)
