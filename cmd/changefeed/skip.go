@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -172,12 +171,17 @@ func (o *skipOptions) askToSkip(cmd *cobra.Command, f admin.Failing, of string) 
 			}
 		}
 	}
+	return o.ask(cmd, skipQuestion(f, of))
+}
+
+// skipQuestion is the question before changes are skipped.
+func skipQuestion(f admin.Failing, of string) string {
 	whole := ""
 	if len(f.Changes) > 1 {
 		whole = ", also the good ones of the batch (--change names one)"
 	}
-	return o.ask(cmd, fmt.Sprintf("Skip %s of lease %s of %s%s?", terminal.Count(len(f.Changes), "change"),
-		f.Lease.Token, of, whole))
+	return fmt.Sprintf("Skip %s of lease %s of %s%s?", terminal.Count(len(f.Changes), "change"), f.Lease.Token, of,
+		whole)
 }
 
 // writeSkip reports the changes before an error.
@@ -193,7 +197,7 @@ func (o *skipOptions) writeSkip(f admin.Failing, verb string, failed error) erro
 			if err := rows.Add(line); err != nil {
 				return err
 			}
-		case failed == nil || errors.Is(failed, admin.ErrNotRecorded):
+		case failed == nil || f.Done:
 			if _, err := fmt.Fprintf(o.report.Out, "%s %s, of lease %s: %s since %s\n", verb, nameOf(c), f.Lease.Token,
 				terminal.Count(f.Attempts, "attempt"), f.Since.Format(time.RFC3339)); err != nil {
 				return err

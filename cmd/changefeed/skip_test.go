@@ -2,9 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 )
@@ -52,5 +56,45 @@ func TestTheFlagsOfASkipMeanABatchOrAChange(t *testing.T) {
 	o := skipOptions{change: "item"}
 	if _, err := o.pick([]admin.Failing{first}, "mailer"); !errors.As(err, new(usage.Error)) {
 		t.Errorf("two versions of an item: %v, want that one is named", err)
+	}
+}
+
+// Who is asked about a batch is told that its good changes are skipped too, however short it is.
+func TestTheQuestionOfASkipSaysThatABatchIsSkippedAsAWhole(t *testing.T) {
+	const whole = ", also the good ones of the batch (--change names one)"
+	for want, f := range map[string]admin.Failing{
+		"Skip 1 change of lease -80 of mailer?":               failing("-80", false, 1),
+		"Skip 2 changes of lease -80 of mailer" + whole + "?": failing("-80", false, 1, 2),
+	} {
+		if got := skipQuestion(f, "mailer"); got != want {
+			t.Errorf("the question is %q, want %q", got, want)
+		}
+	}
+}
+
+// The changes that were skipped are named, also if the history could not be written; those of a skip that was refused
+// are not.
+func TestOnlyWhatWasSkippedIsNamed(t *testing.T) {
+	const named = `skipped item of ["oslo"], LSN 7, of lease -80: 3 attempts since 2026-01-02T03:04:05Z` + "\n"
+	unrecorded := fmt.Errorf("skip was carried out, and %w", admin.ErrNotRecorded)
+	refused := fmt.Errorf("%w; %w", feed.ErrConflict, admin.ErrNotRecorded)
+	for name, c := range map[string]struct {
+		done   bool
+		failed error
+		want   string
+	}{
+		"skipped":                   {true, nil, named},
+		"skipped, without its line": {true, unrecorded, named},
+		"refused":                   {false, feed.ErrConflict, ""},
+		"refused, without its line": {false, refused, ""},
+	} {
+		var out strings.Builder
+		var o skipOptions
+		o.report = report.New(report.Text, &out)
+		f := failing("-80", false, 7)
+		f.Done, f.Attempts, f.Since = c.done, 3, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		if err := o.writeSkip(f, "skipped", c.failed); err != nil || out.String() != c.want {
+			t.Errorf("%s: got %q, %v, want %q", name, out.String(), err, c.want)
+		}
 	}
 }
