@@ -234,14 +234,33 @@ func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(te
 			return 0, err
 		}
 	}
-	if i := slices.IndexFunc(doomed, func(l feed.DeadLetter) bool {
-		return l.Disposition == feed.DispositionHeld
-	}); i >= 0 {
-		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key KEY",
-			doomed[i].Change.PartitionKey))
-	}
+	warnOfKeys(doomed, warn)
 	warnOfHeld(ctx, b, doomed, warn)
 	return len(doomed), nil
+}
+
+// warnOfKeys warns of the keys of which held letters were removed.
+func warnOfKeys(removed []feed.DeadLetter, warn func(text string)) {
+	var keys []string
+	seen := map[feed.PartitionKey]bool{}
+	for _, l := range removed {
+		if key := l.Change.PartitionKey; l.Disposition == feed.DispositionHeld && !seen[key] {
+			keys, seen[key] = append(keys, string(key)), true
+		}
+	}
+	switch len(keys) {
+	case 0:
+	case 1:
+		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key KEY", keys[0]))
+	default:
+		const most = 3 // there may be a thousand
+		named := strings.Join(keys[:min(most, len(keys))], " ")
+		if len(keys) > most {
+			named += " " + terminal.Ellipsis
+		}
+		warn(fmt.Sprintf("letters of %d keys were held, %s: each key stays held until changefeed dlq release --key KEY",
+			len(keys), named))
+	}
 }
 
 // warnOfHeld warns of each key whose held letters are left, while its failed letters were removed.
@@ -265,8 +284,12 @@ func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn func
 			}
 		}
 		if held > 0 && failed == 0 {
-			warn(fmt.Sprintf("%s of %s were held behind what is dropped, and no retry reaches them: the key stays held "+
-				"until changefeed dlq release --key KEY", terminal.Count(held, "letter"), key))
+			were, them := "were", "them"
+			if held == 1 {
+				were, them = "was", "it"
+			}
+			warn(fmt.Sprintf("%s of %s %s held behind what is dropped, and no retry reaches %s: the key stays held until "+
+				"changefeed dlq release --key KEY", terminal.Count(held, "letter"), key, were, them))
 		}
 	}
 }
