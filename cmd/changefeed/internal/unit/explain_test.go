@@ -21,7 +21,7 @@ func (o office) explain(t *testing.T, token string) ([]Explanation, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Explanations("mailer", "orders", "docstore:my data#leases", all, token)
+	return Explanations("mailer", Whereabouts{Container: "orders", Leases: "docstore:my data#leases"}, all, token)
 }
 
 // wantAll checks that the sentences of the only explanation contain texts.
@@ -161,4 +161,25 @@ func TestAnUnknownLeaseIsNotExplained(t *testing.T) {
 			t.Errorf("got %+v, %v, want an error that names -FF", all, err)
 		}
 	})
+}
+
+// A recommended command names the unit, in words that a shell takes as they are.
+func TestARecommendedCommandCanBePasted(t *testing.T) {
+	for _, c := range []struct{ processor, source, advice, want string }{
+		{"mailer", "", "Remove it with changefeed leases gc.", "changefeed leases gc docstore:d#leases --name mailer."},
+		{
+			"it's $1 a", "", "See changefeed leases resume: it ends that.",
+			`changefeed leases resume docstore:d#leases --name 'it'\''s $1 a':`,
+		},
+		{
+			"mailer", "docstore:my d#orders", "with changefeed leases reset, or changefeed leases skip",
+			"changefeed leases reset docstore:d#leases --name mailer --source 'docstore:my d#orders', or changefeed leases " +
+				"skip docstore:d#leases --name mailer --source 'docstore:my d#orders'",
+		},
+	} {
+		x := admin.Explanation{Range: feed.FullRange(), Next: []string{c.advice}}
+		at := Whereabouts{Container: "orders", Leases: "docstore:d#leases", Source: c.source}
+		all, err := Explanations(c.processor, at, []admin.Explanation{x}, "")
+		wantAll(t, all, err, c.want)
+	}
 }
