@@ -18,6 +18,7 @@ type failures struct {
 	refused fold.Fold // requests of unknown senders, by address
 
 	fullSince atomic.Int64 // since when the disk has been full, in nanoseconds since 1970; 0 if it is not
+	checkRoom func() error // of the store
 }
 
 // logFailure writes a failed request to the log, if the server or the operator has to do with the cause. A full disk is
@@ -48,7 +49,7 @@ func (c *call) logFailure(e *wire.Error, err error) {
 func (c *call) logRecovery() {
 	since := c.s.failures.fullSince.Load()
 	isWrite := c.in.Method != http.MethodGet && c.in.Method != http.MethodHead && !c.in.IsQuery()
-	if since == 0 || !isWrite || c.out.Status >= http.StatusBadRequest || c.s.db.CheckRoom() != nil ||
+	if since == 0 || !isWrite || c.out.Status >= http.StatusBadRequest || c.s.failures.checkRoom() != nil ||
 		!c.s.failures.fullSince.CompareAndSwap(since, 0) {
 		return
 	}

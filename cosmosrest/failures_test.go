@@ -55,6 +55,33 @@ func TestAFullDiskIsInTheLogOnce(t *testing.T) {
 	})
 }
 
+// A delete succeeds on a full disk too, because it frees space: it does not show that there is room for other writes.
+func TestADeleteOnAFullDiskShowsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w, _ := newContainer(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for _, id := range []string{"old", "older"} {
+			w.do(t, "POST", "/dbs", nil, fmt.Sprintf(`{"id":%q}`, id)).want(t, http.StatusCreated)
+		}
+		isFull := true
+		w.failures.checkRoom = func() error {
+			if isFull {
+				return docstore.ErrDiskFull
+			}
+			return nil
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/dbs/db/colls/c/docs", nil)
+		newCall(w.Server, httptest.NewRecorder(), r).sendError(docstore.ErrDiskFull)
+		for _, id := range []string{"old", "older"} {
+			w.do(t, "DELETE", "/dbs/"+id, nil, "").want(t, http.StatusNoContent)
+			if said := strings.Contains(log.String(), "the disk has room again"); said == isFull {
+				t.Errorf("the disk is full: %v, and the log says %s", isFull, &log)
+			}
+			isFull = false
+		}
+	})
+}
+
 // A sender with a wrong key is in the log at once, and then once a minute with the number of refused requests.
 func TestARefusedSenderIsInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -110,6 +110,7 @@ type Server struct {
 // New returns a server over a store. The server does not close the store; you must do this.
 func New(db *docstore.DB, o Options) (*Server, error) {
 	s := &Server{db: db, o: o, log: o.Logger, load: meter.NewLoad()}
+	s.failures.checkRoom = db.CheckRoom
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

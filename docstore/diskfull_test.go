@@ -110,7 +110,13 @@ func TestAFullDiskRefusesWritesAndNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onNarrowDisk(t, func(t *testing.T, d *narrow, db *docstore.DB, c *docstore.Container) {
+				if err := db.CheckRoom(); err != nil {
+					t.Errorf("there is room, and the store says %v", err)
+				}
 				d.left.Store(left)
+				if err := db.CheckRoom(); !errors.Is(err, docstore.ErrDiskFull) {
+					t.Errorf("the store says %v, want %v, as writes do", err, docstore.ErrDiskFull)
+				}
 				for i := range 300 {
 					begun := time.Now()
 					err := large(t, c, 1000+i)
