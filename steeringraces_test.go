@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -260,5 +261,79 @@ func TestAPauseOutlastsAHandlerThatIgnoresItsEnd(t *testing.T) {
 		}
 		close(release)
 		p.stop(t)
+	})
+}
+
+// A pause that its caller interrupts says what a pause whose time is over says: which leases are paused, and that the
+// request stays.
+func TestAnInterruptedPauseSaysWhatIsPaused(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		a, b := w.run("a", &tally{}, changefeed.Options{}), w.run("b", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		a.wire.Cut()
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Second, interrupt)
+		u := w.admin(admin.Options{})
+		steps, err := u.Pause(ctx, admin.All())
+		if !errors.Is(err, admin.ErrNotServed) || !errors.Is(err, context.Canceled) ||
+			!strings.Contains(err.Error(), "1 of 2 leases are paused, and the request stays") {
+			t.Errorf("the pause ends with %v", err)
+		}
+		for _, s := range steps {
+			if s.Done != (s.Lease.Owner == "b") {
+				t.Errorf("the pause of the lease of %s is done: %v", s.Lease.Owner, s.Done)
+			}
+		}
+		a.cancel()
+		<-a.done
+		b.stop(t)
+	})
+}
+
+// A lease has a mark of an earlier pause, and an earlier owner may still work on it: it is not paused yet.
+func TestALeaseIsNotPausedWhileAnEarlierOwnerMayWork(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.ran(&tally{}, changefeed.Options{})
+		w.edit(func(l *feed.Record) {
+			l.Fence = time.Now().Add(time.Minute)
+			records.MarkPaused(l, time.Now())
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		steps, err := w.admin(admin.Options{}).Pause(ctx, admin.All())
+		if !errors.Is(err, admin.ErrNotServed) || !strings.Contains(err.Error(), "0 of 1 leases are paused") ||
+			len(steps) != 1 || steps[0].Done {
+			t.Errorf("got %v, %+v, want that no lease is paused", err, steps)
+		}
+	})
+}
+
+// A pause of two leases, of which one is joined meanwhile with a lease outside of the range, is refused and ended.
+func TestAPauseOfLeasesThatAreJoinedWithOthersIsRefused(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.finer(3)
+		leases := w.records(feed.KindLease)
+		slices.SortFunc(leases, func(a, b feed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+		store := &hookedStore{Leases: w.leases}
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			got, err := w.leases.Create(ctx, l)
+			if l.Kind != feed.KindRequest {
+				return got, err
+			}
+			_, joined := w.leases.Create(ctx, records.Joint(leases[1], leases[2]))
+			return got, errors.Join(err, joined, w.leases.Delete(ctx, leases[1]), w.leases.Delete(ctx, leases[2]))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		of := feed.Range{Min: leases[0].Range.Min, Max: leases[1].Range.Max}
+		_, err := admin.Open(w.orders, store, admin.Options{}).Pause(ctx, admin.Of(of))
+		if !errors.Is(err, feed.ErrConflict) {
+			t.Errorf("the pause ends with %v, want a conflict", err)
+		}
+		for _, l := range w.records(feed.KindLease) {
+			if records.IsMarkedPaused(l) {
+				t.Errorf("lease %s is paused", l.Token)
+			}
+		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -143,4 +144,45 @@ func TestALeaseWithADamagedNoteHasNoLag(t *testing.T) {
 			}
 		})
 	}
+}
+
+// undated is a source that does not know when the changes of a key were committed.
+type undated struct {
+	ordered
+	key feed.PartitionKey
+}
+
+// Read reads a page.
+func (s undated) Read(ctx context.Context, r feed.Range, at feed.Position, o feed.ReadOptions) (feed.Page, error) {
+	page, err := s.Source.Read(ctx, r, at, o)
+	for i := range page.Changes {
+		if page.Changes[i].PartitionKey == s.key {
+			page.Changes[i].Time = time.Time{}
+		}
+	}
+	return page, err
+}
+
+// A change that has waited for too long is found, although another one, whose commit time is unknown, may have waited
+// for longer.
+func TestAWaitThatMayBeLongerIsFound(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		parts := w.partitions()
+		dated, unknown := w.townIn(parts[0].Range.String()), w.townIn(parts[1].Range.String())
+		w.put(dated, "1", 1)
+		w.put(unknown, "2", 1)
+		time.Sleep(time.Hour)
+		w.make(feed.Position{Token: w.orders.TokenAfter(0), Start: feed.FromBeginning()}, nil)
+		source := undated{ordered{w.orders, w.orders}, feed.Key(unknown)}
+		l, err := admin.Open(source, w.leases, admin.Options{}).List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for most, want := range map[time.Duration]int{time.Minute: 1, 2 * time.Hour: 0} {
+			found := l.Waiting(most)
+			if len(found) != want || want > 0 && found[0].Text != "the oldest change has waited for 1h0m0s or more" {
+				t.Errorf("longer than %v: found %+v, want %d", most, found, want)
+			}
+		}
+	})
 }

@@ -203,6 +203,9 @@ func TestNobodyTakesOverFromTheOnlyInstance(t *testing.T) {
 			r.Epoch = "e2"
 			return r
 		}()}, true},
+		{"after a restart, with a lease", []feed.Record{atWork(late, func(r *feed.Record) {
+			r.Epoch, r.ID = "e2", "other"
+		})}, true},
 	} {
 		l := listingOf(late, append(tt.records, atWork(now, nil))...)
 		i := slices.IndexFunc(l.Leases, func(l Lease) bool { return l.State == StateSilent })
@@ -248,4 +251,35 @@ func TestAnOwnerIsLateByItsOwnRenewals(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A lease that others have replaced waits for nobody, though its owner has gone as all others have.
+func TestAReplacedLeaseWaitsForNoInstance(t *testing.T) {
+	now := time.Now()
+	replaced := atWork(now, func(r *feed.Record) { r.ID, r.Range, r.State = "replaced", halves[0], feed.StateRetired })
+	l := listingOf(now.Add(time.Hour), replaced, atWork(now, nil))
+	for _, lease := range l.Leases {
+		if lease.IsAbandoned != (lease.ID != replaced.ID) {
+			t.Errorf("lease %s, %s, is abandoned: %v", lease.ID, lease.State, lease.IsAbandoned)
+		}
+	}
+	for _, f := range l.Findings() {
+		if f.Word == WordStopped && f.ID == replaced.ID {
+			t.Errorf("found %+v: nobody needs the lease", f)
+		}
+	}
+}
+
+// A pause lasts since its mark, whatever has written the lease since.
+func TestAPauseLastsSinceItsMark(t *testing.T) {
+	now := time.Now().UTC().Truncate(time.Second)
+	l := listingOf(now, atWork(now.Add(-time.Minute), func(r *feed.Record) {
+		ofNobody(r)
+		records.MarkPaused(r, now.Add(-time.Hour))
+	}))
+	want := now.Add(-time.Hour)
+	if got := l.Leases[0].Since; !got.Equal(want) {
+		t.Errorf("the lease is paused since %v, want %v", got, want)
+	}
+	wantSaid(t, l, "Paused since "+want.Format(time.TimeOnly)+":")
 }

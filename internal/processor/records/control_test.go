@@ -65,3 +65,18 @@ func TestTheNumberOfAResetNeverFalls(t *testing.T) {
 		}
 	}
 }
+
+// Who is told of a pause is told who asked for it and why, and since when, by the store's clock.
+func TestAPauseSaysWhoAskedForIt(t *testing.T) {
+	now := time.Now()
+	c := notes.Control{Action: notes.Pause, Max: "FF", By: "ada", Why: "INC-1"}
+	v := NewView(nil, nil)
+	v.Put(feed.Record{
+		Kind: feed.KindRequest, ID: "pause", Token: c.Token(), Properties: c.Properties(nil),
+		Timestamp: now.Add(-time.Hour), Updated: now,
+	})
+	want := feed.Pause{Range: feed.FullRange(), By: "ada", Reason: "INC-1", Since: now}
+	if all := v.PausesAsked(); len(all) != 1 || all[0] != want {
+		t.Errorf("got %+v, want %+v", all, want)
+	}
+}

@@ -287,3 +287,50 @@ func TestAReplayIsRefusedIfItDoesNotGoBack(t *testing.T) {
 		t.Errorf("a key that has its place: %q, %v", why, kind)
 	}
 }
+
+// What is done after the position comes again by a replay from there: the lease alone would not deliver it.
+func TestWhatIsDoneAfterThePositionCanBeReplayed(t *testing.T) {
+	for name, c := range map[string]struct {
+		properties map[string]string
+		want       error
+	}{
+		"nothing is done":    {map[string]string{notes.DoneProperty: done(10).String()}, feed.ErrBadRequest},
+		"a change is done":   {map[string]string{notes.DoneProperty: done(12, 11).String()}, nil},
+		"a lease of no note": {nil, feed.ErrBadRequest},
+	} {
+		if why, kind := standing(20, c.properties).WhyNoReplay(`["b"]`, position(10)); !errors.Is(kind, c.want) {
+			t.Errorf("%s: %q, %v, want %v", name, why, kind, c.want)
+		}
+	}
+}
+
+// A key that is set aside is read from its next change on, which may be far after the position that is noted for it.
+func TestAKeyIsReplayedFromBeforeItsNextChange(t *testing.T) {
+	s := standing(20, map[string]string{notes.AsideProperty: asides(notes.AsideKey{
+		Key: `["a"]`, From: position(2).Token, LSN: 7, Passed: true,
+	})})
+	for at, want := range map[int]error{2: nil, 5: nil, 6: feed.ErrConflict, 8: feed.ErrConflict} {
+		if why, kind := s.WhyNoReplay(`["a"]`, position(at)); !errors.Is(kind, want) {
+			t.Errorf("from %d: %q, %v, want %v", at, why, kind, want)
+		}
+	}
+}
+
+// The letters of a key that is replayed are not handed over beside the replay; those of other keys are.
+func TestAReplayedKeyIsNotRecalled(t *testing.T) {
+	all := notes.Aside{At: position(10).Token, Partition: singleName, Recalls: []notes.Recall{
+		{Key: `["a"]`, Letter: change(5).name.Letter, Due: true},
+		{Key: `["b"]`, Letter: change(6).name.Letter, Due: true},
+	}}
+	s := standing(20, map[string]string{notes.AsideProperty: all.String()})
+	after, err := s.Replay(`["b"]`, position(2), "somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	aside, err := notes.ReadAside(after[notes.AsideProperty], notes.Place{
+		Position: position(10).Token, LSN: 10, Max: "FF", Partitions: single,
+	})
+	if err != nil || len(aside.Recalls) != 1 || aside.Recalls[0].Key != `["a"]` || len(aside.Keys) != 1 {
+		t.Errorf("set aside %+v, %v, want the recall of a, and b", aside, err)
+	}
+}

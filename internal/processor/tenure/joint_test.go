@@ -140,3 +140,22 @@ func TestTheRightWorkerDoesNotGuess(t *testing.T) {
 		})
 	}
 }
+
+// The lease of both is not made beside a lease that has some of its keys, also while that one is being split: its parts
+// would be read beside the lease of both.
+func TestNoLeaseOfBothIsMadeBesideAnother(t *testing.T) {
+	for state, want := range map[feed.State]bool{
+		feed.StateLive: false, feed.StateSplitting: false, feed.StateRetired: true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			until := time.Now().Add(time.Minute).UTC()
+			j, left, right, store := joining(t, until, until)
+			other := made(feed.FullRange(), 5, 1)
+			other.ID, other.State = "other", state
+			store.records = append(store.records, other)
+			if _, _, got := j.planJoint(left, right); got != want {
+				t.Errorf("beside a lease that is %s: made %v, want %v", state, got, want)
+			}
+		})
+	}
+}

@@ -502,17 +502,29 @@ func TestUnitsAreSurveyedFromTheAddressOfTheirLeases(t *testing.T) {
 func TestASecondSurveyKnowsThePace(t *testing.T) {
 	o := newOffice(t)
 	o.lease(t, "-FF", nil)
+	other := o // a unit of the same name on another container
+	var err error
+	if other.monitored, err = o.db.CreateContainer(t.Context(),
+		docstore.ContainerSpec{ID: "returns", Paths: []string{"/id"}}); err != nil {
+		t.Fatal(err)
+	}
+	if other.store, err = docstore.NewLeases(t.Context(), o.leases, "mailer", other.monitored); err != nil {
+		t.Fatal(err)
+	}
+	other.lease(t, "-FF", nil)
 	var s Surveyor
 	at := func(c *docstore.Container) *place.Container {
 		return place.Stored(c, place.Address{Container: c.ID(), Database: c.Database()})
 	}
 	for round := range 2 {
-		units, err := s.list(t.Context(), at(o.leases), []*place.Container{at(o.monitored)})
-		if err != nil || len(units) != 1 {
+		units, err := s.list(t.Context(), at(o.leases), []*place.Container{at(o.monitored), at(other.monitored)})
+		if err != nil || len(units) != 2 {
 			t.Fatalf("%d units, %v", len(units), err)
 		}
-		if known := units[0].Rows[0].Pace != nil; known != (round > 0) {
-			t.Errorf("round %d: the pace is known: %t", round, known)
+		for _, u := range units {
+			if known := u.Rows[0].Pace != nil; known != (round > 0) {
+				t.Errorf("round %d: the pace of the unit on %s is known: %t", round, u.Container, known)
+			}
 		}
 	}
 }
