@@ -222,7 +222,7 @@ var edges = map[string][]string{
 		"internal/proof/fleet", "internal/proof/memnet", "cmd/changefeed/internal/memory", "internal/pause",
 		"cmd/changefeed/internal/report", "cmd/changefeed/internal/scratch", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage", "cmd/changefeed/internal/web", "outbox", brokers,
-		"trigger/program", thirdParty,
+		"trigger", thirdParty,
 		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/web": {
