@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/trigger/program"
+	"github.com/millrace/changefeed/trigger/webhook"
 )
 
 // The command run: a processor whose handler is a program. trigger/program starts and ends the program, and
@@ -36,21 +37,23 @@ type runOptions struct {
 	grace     time.Duration
 	longLived bool // one program for all batches
 	stdio     bool // the program is the parent process
+	post      choice
 }
 
 // runCommand is the command run.
 func runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND [ARG...]",
+		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND [ARG...]|URL",
 		GroupID: groupFeed,
 		Short:   "Run a program for each batch of changes",
 		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
-them. If the program exits with 0, the batch is done; otherwise the same batch comes again after a pause. Each line of
-its standard error is a warning in the log. A program must be idempotent: after a crash the last batch comes again.
-Its environment has CHANGEFEED_LEASE, CHANGEFEED_RANGE, CHANGEFEED_INSTANCE and CHANGEFEED_ATTEMPT (1 at first).
+them. If the program exits with 0, the batch is done; otherwise the same batch comes again after a pause. A program
+must be idempotent: after a crash the last batch comes again. Its environment has CHANGEFEED_LEASE, CHANGEFEED_RANGE,
+CHANGEFEED_INSTANCE and CHANGEFEED_ATTEMPT (1 at first).
 
-With --long-lived, one program handles all batches: docs/program.md describes its contract.
+With --long-lived, one program handles all batches (docs/program.md). If COMMAND is a URL, each batch is a POST
+(docs/webhook.md).
 
 All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C ends the processor:
 batches in hand have --drain to finish, and positions are stored. A second signal ends everything at once.`,
@@ -86,7 +89,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.unitOptions.register(cmd, 1,
 		"batches of a lease at once, by key")
-	f.Lookup("variant").Usage = "`name` of COMMAND and its version, which instances compare (default a hash of its file)"
+	f.Lookup("variant").Usage = "`name` and version of COMMAND (default by its file)"
 	f.Lookup("from").Usage = "where a new unit begins; also how long ago, as 15m (default beginning; now with --mode all)"
 	f.Var(&o.mode, "mode", "latest version, or all and deletes")
 	metaFlag(cmd, &o.form)
@@ -95,6 +98,10 @@ func (o *runOptions) register(cmd *cobra.Command) {
 		"SIGTERM to SIGKILL; less than --drain")
 	f.IntVar(&o.jobs, "jobs", 0, "programs at once, of all leases; 0 is no limit")
 	f.BoolVar(&o.longLived, "long-lived", false, "one program for all batches, by a contract")
+	o.post = choice{string(webhook.FormArray), []string{
+		string(webhook.FormArray), string(webhook.FormLines), string(webhook.FormCloudEvents),
+	}}
+	f.Var(&o.post, "post", "form of the POST to a URL")
 	f.BoolVar(&o.stdio, "stdio", false, "the parent process is the program of the contract")
 	f.BoolVar(&o.Options.Manual, "manual", false, "the program of the contract confirms batches itself")
 }
@@ -102,7 +109,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 // run runs the processor until it is stopped.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	untilStdin, _ := cmd.Flags().GetBool(untilStdinName)
-	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin)); err != nil {
+	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin), o.checkWebhook(cmd, args)); err != nil {
 		return err
 	}
 	if len(args) > 0 { // a parent process names its variant itself
@@ -115,9 +122,12 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	// Without a reader, the program would end at its first write, and its batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
-	if o.longLived || o.stdio {
+	switch {
+	case o.longLived || o.stdio:
 		err = o.runContract(ctx, cmd, i, args)
-	} else {
+	case isURL(args):
+		err = o.runWebhook(ctx, i, args[0])
+	default:
 		err = o.runPerBatch(ctx, cmd, i, args)
 	}
 	if !o.stdio && errors.Is(context.Cause(ctx), syscall.EPIPE) && (err == nil || errors.Is(err, syscall.EPIPE)) {

@@ -11,13 +11,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cloudevent"
+	"github.com/millrace/changefeed/internal/webhook"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -42,11 +41,9 @@ type Options struct {
 const (
 	defaultTimeout = 30 * time.Second
 	idleConns      = 256
-	maxAnswer      = 64 << 10 // bytes that are read of an answer, so that its connection can be used again
-	maxQuoted      = 200      // bytes of the answer in an error
 
 	// MaxRetryAfter is the longest pause that a receiver can ask for: a longer Retry-After counts as MaxRetryAfter.
-	MaxRetryAfter = 10 * time.Minute
+	MaxRetryAfter = webhook.MaxRetryAfter
 )
 
 // Publisher is an [outbox.Publisher] to a webhook. HTTP does not de-duplicate.
@@ -61,7 +58,7 @@ func New(to string, o Options) (*Publisher, error) {
 	parsed, err := url.Parse(to)
 	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
 		return nil, &changefeed.OptionError{
-			Field: "URL", Value: redacted(parsed),
+			Field: "URL", Value: webhook.Redacted(parsed),
 			Want: "one such as https://example.com/events",
 		}
 	}
@@ -83,20 +80,7 @@ func New(to string, o Options) (*Publisher, error) {
 		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConns, idleConns
 		o.Transport = transport
 	}
-	p := &Publisher{url: to, opts: o}
-	p.client = http.Client{
-		Transport:     o.Transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return p, nil
-}
-
-// redacted returns a URL without the parts that may be secret.
-func redacted(u *url.URL) string {
-	if u == nil {
-		return "not a URL"
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return &Publisher{url: to, opts: o, client: webhook.NewClient(o.Transport)}, nil
 }
 
 // Close closes the idle connections.
@@ -132,7 +116,7 @@ func (p *Publisher) sendMessage(ctx context.Context, m *outbox.Message) error {
 	if p.opts.Secret != nil {
 		now := time.Now()
 		sign(req.Header, body, now, p.opts.Secret)
-		signStandard(req.Header, m.ID, body, now, p.opts.Secret)
+		webhook.Sign(req.Header, cloudevent.Escape(m.ID), body, now, p.opts.Secret)
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
@@ -145,7 +129,7 @@ func (p *Publisher) sendMessage(ctx context.Context, m *outbox.Message) error {
 		return err
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // only the status matters
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer)) // only the status matters
 	return verdict(resp, text)
 }
 
@@ -188,7 +172,7 @@ func verdict(resp *http.Response, text []byte) error {
 	if status >= 200 && status < 300 {
 		return nil
 	}
-	err := fmt.Errorf("answer %s%s", resp.Status, quoted(text))
+	err := fmt.Errorf("answer %s%s", resp.Status, webhook.Quote(text))
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
 		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
@@ -199,27 +183,8 @@ func verdict(resp *http.Response, text []byte) error {
 	case status >= 300 && status < 400:
 		err = fmt.Errorf("%w: redirects are not followed", err)
 	}
-	if after := retryAfter(resp.Header.Get("Retry-After"), time.Now()); after > 0 {
+	if after := webhook.RetryAfter(resp.Header.Get("Retry-After"), time.Now()); after > 0 {
 		return &feed.Failure{After: after, Err: err}
 	}
 	return err
-}
-
-// quoted returns the beginning of an answer's text.
-func quoted(text []byte) string {
-	if text = bytes.TrimSpace(text); len(text) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(": %.*q", maxQuoted, strings.ToValidUTF8(string(text[:min(len(text), maxQuoted)]), ""))
-}
-
-// retryAfter returns the pause that a receiver asks for, in either form; 0 if it asks for none.
-func retryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, MaxRetryAfter)
-	}
-	if date, err := http.ParseTime(text); err == nil {
-		return min(max(date.Sub(now), 0), MaxRetryAfter)
-	}
-	return 0
 }

@@ -117,14 +117,14 @@ var edges = map[string][]string{
 	},
 	"outbox/outboxtest": {"feed", "outbox"},
 	// no SDK: no dependencies for users
-	"outbox/webhookpub":     {".", "feed", "internal/cloudevent", "outbox"},
+	"outbox/webhookpub":     {".", "feed", "internal/cloudevent", "internal/webhook", "outbox"},
 	"outbox/internal/calls": {},
 	// each with the client of its broker
 	brokers: {
 		".", "feed", "internal/cloudevent", "internal/filelock", "outbox", "outbox/internal/calls", thirdParty,
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
-	"trigger":           {"feed", "internal/changeline"},
+	"trigger":           {"feed", "internal/changeline", "internal/webhook"},
 	// separate modules, with the SDKs
 	"conformance": {thirdParty},
 	// connects the parts
@@ -148,6 +148,7 @@ var edges = map[string][]string{
 	"internal/fold":                  {},
 	"internal/filelock":              {},
 	"internal/cloudevent":            {"outbox"},
+	"internal/webhook":               {},
 	"internal/cosmosdb/leasedoc": {
 		"feed", "internal/notes", "internal/cosmosdb/rawjson",
 		"internal/cosmosdb/service",

@@ -189,11 +189,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 
 // decodeToHost decodes a message of the program.
 func decodeToHost(line []byte) (m toHost, err error) {
-	if err := json.Unmarshal(line, &m); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return m, breach(line, "%s is a JSON %s: want %s", wrong.Field, wrong.Value, jsonNames[wrong.Type.Kind()])
-		}
-		return m, breach(line, "want a JSON object on a line (%v)", err)
+	if m, err = decodeMembers(line); err != nil {
+		return m, err
 	}
 	switch m.Type {
 	case KindHello, KindHeartbeat, KindStop:
@@ -207,6 +204,17 @@ func decodeToHost(line []byte) (m toHost, err error) {
 		return m, breach(line, "type is missing: want hello, done, failed, released, checkpoint, heartbeat or stop")
 	}
 	return m, breach(line, "type is %q: want hello, done, failed, released, checkpoint, heartbeat or stop", m.Type)
+}
+
+// decodeMembers decodes the members of a message.
+func decodeMembers(line []byte) (m toHost, err error) {
+	if err := json.Unmarshal(line, &m); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+			return m, breach(line, "%s is a JSON %s: want %s", wrong.Field, wrong.Value, jsonNames[wrong.Type.Kind()])
+		}
+		return m, breach(line, "want a JSON object on a line (%v)", err)
+	}
+	return m, nil
 }
 
 // jsonNames names the types of members for the author of a program.

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/broker"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/outbox/webhookpub"
+	"github.com/millrace/changefeed/trigger/program"
+	"github.com/millrace/changefeed/trigger/webhook"
+)
+
+// The command run with a URL in place of a program: each batch is a POST.
+
+// isURL reports whether the handler of run is a URL.
+func isURL(command []string) bool {
+	return len(command) > 0 && (strings.HasPrefix(command[0], "http://") || strings.HasPrefix(command[0], "https://"))
+}
+
+// checkWebhook refuses flags that do not fit a URL, and --post without one.
+func (o *runOptions) checkWebhook(cmd *cobra.Command, command []string) error {
+	switch {
+	case !isURL(command) && cmd.Flags().Changed("post"):
+		return usage.Flag("post", o.post.value, "none beside a program: it is the form of a POST to a URL")
+	case !isURL(command):
+		return nil
+	case len(command) > 1:
+		return usage.Error{Err: fmt.Errorf("%q follows the URL: want the URL alone", command[1])}
+	case o.longLived:
+		return usage.Error{Err: fmt.Errorf("--long-lived is set, and %s is a URL: want a program", command[0])}
+	case o.jobs > 0:
+		return usage.Flag("jobs", fmt.Sprint(o.jobs), "none beside a URL: --concurrency limits the requests of a lease")
+	}
+	return nil
+}
+
+// runWebhook runs the processor with a URL as its handler.
+func (o *runOptions) runWebhook(ctx context.Context, i *instance.Instance, url string) error {
+	options := webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: o.Options.HandlerTimeout}
+	if text := os.Getenv(broker.SecretVariable); text != "" {
+		secret, err := webhookpub.ParseSecret(text)
+		if err != nil {
+			return usage.Error{Err: fmt.Errorf("%s: %w", broker.SecretVariable, err)}
+		}
+		options.Secret = secret
+	}
+	h, err := webhook.New(url, options)
+	if err != nil {
+		return usage.Error{Err: err}
+	}
+	defer h.Close()
+	return i.Run(ctx, func(*place.Container) (instance.Handler, error) { return program.Watch(ctx, h), nil })
+}
