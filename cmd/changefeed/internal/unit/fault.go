@@ -27,7 +27,8 @@ func faultWords() (words, abouts []string) {
 	for _, w := range admin.Words() {
 		words, abouts = append(words, string(w)), append(abouts, w.About())
 	}
-	return append(words, string(WarnAlike)), append(abouts, "another unit on the same container has a similar name")
+	return append(words, string(WarnAlike), string(WarnStrays)), append(abouts,
+		"another unit on the same container has a similar name", "records of a unit whose container is elsewhere, or was deleted")
 }
 
 // FaultsAbout describes the faults for the help of a command, one a line.
@@ -94,6 +95,9 @@ func parseFault(text string) (fault, error) {
 	if !slices.Contains(words, text) {
 		return fault{}, fmt.Errorf("%q is no fault: want some of wait>DURATION, lag>NUMBER, %s", text,
 			strings.Join(words, ", "))
+	}
+	if text == string(WarnStrays) {
+		return fault{text, (*Unit).strayFindings}, nil
 	}
 	return fault{text, func(u *Unit) []admin.Finding {
 		return slices.DeleteFunc(u.Listing().Findings(), func(f admin.Finding) bool { return string(f.Word) != text })

@@ -47,6 +47,7 @@ type Row struct {
 	Sharing   shared         // of an instance
 	Runs      *feed.Variant  // what an instance runs; nil if the instance does not tell
 	Presence  admin.Presence // of an instance
+	Stray     Stray          // of a document of no unit
 	Notes     []string
 
 	record feed.Record

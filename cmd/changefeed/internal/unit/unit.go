@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 )
 
 // DefaultContainer is the default name of the lease container.
@@ -149,29 +148,6 @@ func everything(ctx context.Context, c feed.Source) (documents []feed.Change, er
 		documents = append(documents, page.Changes...)
 	}
 	return documents, context.Cause(ctx)
-}
-
-// stray describes a document that belongs to no unit of this store.
-func stray(doc feed.Change, suffixes []suffix) Row {
-	r := Row{Kind: KindDocument, ID: doc.ID}
-	prefix, token, isLease := strings.Cut(doc.ID, "..")
-	if !isLease {
-		r.note("no lease of a container in this store")
-		return r
-	}
-	record := leasedoc.Unmarshal(prefix, doc.Body)
-	r.Owner, r.Lease = record.Owner, token
-	elsewhere := func(s suffix) bool {
-		_, rids, ok := strings.Cut(s.text, "_") // after the host
-		return ok && strings.HasSuffix(prefix, "_"+rids)
-	}
-	if slices.ContainsFunc(suffixes, elsewhere) {
-		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look " +
-			"from there")
-	} else {
-		r.note("a lease, but of a container that is not in this store")
-	}
-	return r
 }
 
 // readUnit lists a unit.
