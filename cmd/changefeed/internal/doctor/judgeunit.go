@@ -211,20 +211,33 @@ func judgeLetters(about, box string, count map[feed.Disposition]int, full bool) 
 		atLeast, terminal.Count(total, "dead letter"), box, strings.Join(parts, ", "))
 }
 
-// judgeStrays judges the documents of a lease container that belong to no unit here.
-func judgeStrays(container string, u *unit.Unit) (found []Finding) {
-	var leases, others []string
+// judgeStrays judges the documents of a lease container that belong to no unit here. address is that of the container.
+func judgeStrays(container, address string, u *unit.Unit) (found []Finding) {
+	var leases, others, names []string
+	deleted := map[string][]string{} // by the name of the unit
 	for _, r := range u.Rows {
-		if r.Lease != "" {
+		switch name := r.Stray.Deleted; {
+		case name != "":
+			if deleted[name] == nil {
+				names = append(names, name)
+			}
+			deleted[name] = append(deleted[name], r.ID)
+		case r.Stray.Prefix != "":
 			leases = append(leases, r.ID)
-		} else {
+		default:
 			others = append(others, r.ID)
 		}
 	}
+	slices.Sort(names)
+	for _, name := range names {
+		found = append(found, bad("strays", container, Warn, "if its instances have stopped, remove the records with changefeed "+
+			"leases gc "+terminal.ShellWord(address)+" --name "+terminal.ShellWord(name),
+			"records of unit %s on a container that does not exist any more: %s", name, some(deleted[name])))
+	}
 	if len(leases) > 0 {
 		found = append(found, bad("strays", container, Warn, "look from the address of their processors; if the "+
-			"container was dropped and made again, its old positions mean nothing: delete these documents",
-			"leases of a container that is not here: %s", some(leases)))
+			"container was dropped, its old positions mean nothing: delete these documents",
+			"records of units on a container that is not here: %s", some(leases)))
 	}
 	if len(others) > 0 {
 		found = append(found, bad("strays", container, Warn, "keep other documents elsewhere, because everything here "+

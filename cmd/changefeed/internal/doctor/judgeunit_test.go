@@ -270,12 +270,18 @@ func TestNamesThatLookAlikeAreFound(t *testing.T) {
 
 func TestDocumentsOfNobodyAreTold(t *testing.T) {
 	u := &unit.Unit{Rows: []unit.Row{
-		{Kind: unit.KindDocument, ID: "old..-FF", Lease: "-FF"}, {Kind: unit.KindDocument, ID: "note"},
+		{ID: "old..-FF", Lease: "-FF", Stray: unit.Stray{Prefix: "old"}},
+		{ID: "old.info", Stray: unit.Stray{Prefix: "old"}},
+		{ID: "gone.info", Stray: unit.Stray{Prefix: "gone", Deleted: "my mailer"}},
+		{ID: "note"},
+		{ID: "gone.host.a", Stray: unit.Stray{Prefix: "gone", Deleted: "my mailer"}},
 	}}
-	all := judgeStrays("shop/leases", u)
-	if len(all) != 2 {
-		t.Fatalf("%d findings, want 2", len(all))
+	all := judgeStrays("shop/leases", "docstore:my dir#leases", u)
+	if len(all) != 3 {
+		t.Fatalf("%d findings, want 3", len(all))
 	}
-	all[0].want(t, Warn, "leases of a container that is not here: old..-FF", "made again")
-	all[1].want(t, Warn, "no leases: note", "elsewhere")
+	all[0].want(t, Warn, "unit my mailer on a container that does not exist any more: gone.info, gone.host.a",
+		"changefeed leases gc 'docstore:my dir#leases' --name 'my mailer'")
+	all[1].want(t, Warn, "on a container that is not here: old..-FF, old.info", "delete these documents")
+	all[2].want(t, Warn, "no leases: note", "elsewhere")
 }
