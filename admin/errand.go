@@ -37,8 +37,10 @@ func (e errand) carryOut(ctx context.Context, u *Unit) error {
 		}
 		lease, there := v.Get(e.lease)
 		switch {
-		case !there || lease.State != feed.StateLive:
-			return false, "", fmt.Errorf("%w: the lease was split or deleted meanwhile: try again", feed.ErrConflict)
+		case !there:
+			return false, "", fmt.Errorf("%w: the lease was replaced or deleted meanwhile: try again", feed.ErrConflict)
+		case lease.State != feed.StateLive:
+			return false, "", replacedError(v, lease)
 		case e.isDone(lease): // an owner has done it, and has not answered
 			return true, "", nil
 		case isAtWork(lease, v.Now()):
@@ -136,8 +138,7 @@ func only(u *Unit, v *records.View, of feed.Range) (feed.Record, error) {
 		return feed.Record{}, fmt.Errorf("%w: range %s has %d leases: want the range of one, such as %s",
 			feed.ErrBadRequest, of, len(chosen), chosen[0].Range)
 	case chosen[0].State != feed.StateLive:
-		return feed.Record{}, fmt.Errorf("%w: lease %s is being split: try again in a moment", feed.ErrConflict,
-			chosen[0].Token)
+		return feed.Record{}, replacedError(v, chosen[0])
 	}
 	return chosen[0], nil
 }

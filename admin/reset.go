@@ -129,7 +129,7 @@ func (u *Unit) resetEach(ctx context.Context, action Action, s Selection,
 	for i, lease := range chosen {
 		on = max(on, records.LastReset(lease).On+1)
 		if lease.State != feed.StateLive {
-			return nil, fmt.Errorf("%w: lease %s is being split: try again in a moment", feed.ErrConflict, lease.Token)
+			return nil, replacedError(v, lease)
 		}
 		if steps[i].To, err = find(ctx, lease); err != nil {
 			return nil, err

@@ -42,8 +42,8 @@ const snapshotVersion = 1
 //
 // A lease that was made and has not been read has the start of the unit. If that is unknown, the error is a
 // [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing; and so is a
-// note about keys that are set aside, because their positions would be. While leases are replaced after a split or a
-// merge, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
+// note about keys that are set aside, because their positions would be. While leases are replaced, such as
+// after a split, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
 func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: the unit has no leases", feed.ErrNotFound)
 	}
 	slices.SortFunc(leases, func(a, b feed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
-	if err := checkTiling(leases); err != nil {
+	if err := checkTiling(v, leases); err != nil {
 		return nil, err
 	}
 	s := &Snapshot{
@@ -119,31 +119,6 @@ func (u *Unit) safePosition(lease feed.Record) (feed.Position, error) {
 
 // errUnordered means that the source is no [feed.Sequencer].
 var errUnordered = errors.New("this source cannot tell which of two positions is the earlier one")
-
-// checkTiling returns an error if leases, in the order of their ranges, have a hole or an overlap.
-func checkTiling(leases []feed.Record) error {
-	covered := ""
-	for _, lease := range leases {
-		if lease.Range.Min < covered {
-			return fmt.Errorf("%w: lease %s begins before %s: partitions were split or merged, and the instances remove "+
-				"a lease in their next rounds: try again then", feed.ErrOverlap, lease.Token, covered)
-		}
-		if covered < lease.Range.Min {
-			break
-		}
-		covered = lease.Range.Max
-	}
-	if holes := records.Holes(feed.FullRange(), leases); len(holes) > 0 {
-		return holeError(holes)
-	}
-	return nil
-}
-
-// holeError returns an error for ranges without a lease.
-func holeError(holes []feed.Range) error {
-	return fmt.Errorf("%w: no lease of the unit holds %v: start an instance, which makes leases there, and try again",
-		feed.ErrHole, holes)
-}
 
 // containerOf returns the resource ids of the container of a lease, as the ids of lease documents end before the token;
 // empty for a store with other ids.
@@ -288,7 +263,7 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 		if _, marked := v.Marker(); !marked || len(leases) == 0 {
 			return u.create(ctx, v, s, places)
 		}
-		return nil, holeError(holes)
+		return nil, holeError(v, holes)
 	}
 	for _, lease := range leases {
 		if of := containerOf(lease); s.Container != "" && of != "" && of != s.Container {

@@ -84,6 +84,14 @@ func JoiningOf(l feed.Record) (j notes.Joining, ok bool) {
 	return notes.ReadJoining(l.Properties[notes.JoiningProperty])
 }
 
+// Replaced says what is done to a splitting lease, as a participle: others are about to replace it.
+func Replaced(l feed.Record) string {
+	if _, joins := JoiningOf(l); joins {
+		return "joined with a neighbour"
+	}
+	return "split"
+}
+
 // EndJoining makes a lease live again that is not joined after all.
 func EndJoining(l *feed.Record) {
 	l.State = feed.StateLive

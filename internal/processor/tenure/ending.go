@@ -70,12 +70,11 @@ func (w *worker) resetLease(request feed.Record) feed.Reason {
 	if !w.isAsked(ctx, request) {
 		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
 	}
-	splitting := false
-	if err := w.keeper.changeNextWrite(ctx, func(l *feed.Record) {
-		splitting = l.State == feed.StateSplitting
-	}); err == nil && splitting {
+	var replaced error
+	if err := w.keeper.changeNextWrite(ctx, func(l *feed.Record) { replaced = replacedError(*l) }); err == nil &&
+		replaced != nil {
 		w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request,
-			notes.Outcome{Result: notes.Failed, Cause: "the lease is being split: try again in a moment"}))
+			notes.Outcome{Result: notes.Failed, Cause: replaced.Error()}))
 		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
 	}
 	control, _ := notes.ReadControl(request.Properties) // the unit has read it before
@@ -87,6 +86,14 @@ func (w *worker) resetLease(request feed.Record) feed.Reason {
 	}
 	w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request, notes.Outcome{Result: notes.Handled}))
 	return feed.ReasonReset
+}
+
+// replacedError returns an error if others are about to replace a lease, so nothing can be asked of it.
+func replacedError(l feed.Record) error {
+	if l.State == feed.StateLive {
+		return nil
+	}
+	return fmt.Errorf("the lease is being %s: try again in a moment", records.Replaced(l))
 }
 
 // obeyRequest writes the lease without an owner, and with what an operator has asked for its changes: some are skipped,
@@ -108,8 +115,8 @@ func (w *worker) obeyRequest(e instance.Ending) feed.Reason {
 	caller := e.Asked.Properties[notes.CallerProperty]
 	var refused error
 	obey := func(l *feed.Record) {
-		l.Owner, l.Epoch, refused = "", "", errors.New("the lease is being split: try again in a moment")
-		if l.State == feed.StateLive {
+		l.Owner, l.Epoch = "", ""
+		if refused = replacedError(*l); refused == nil {
 			var properties map[string]string
 			if properties, refused = records.Obey(w.in.Source, *l, partitions, control, caller); refused == nil {
 				l.Properties = properties
