@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,6 +31,41 @@ func TestALeaseWithoutARangeIsBroken(t *testing.T) {
 		text := strings.Join(r.Notes, "; ")
 		if r.Lease == "99" && (r.State != "broken" || strings.Contains(text, "nobody works")) {
 			t.Errorf("got %s, %s, want a broken lease", r.State, text)
+		}
+	}
+}
+
+// What a document says that cannot be read is unknown, and not zero. What is not zero was read.
+func TestWhatABrokenLeaseDoesNotSayIsUnknown(t *testing.T) {
+	o := newOffice(t)
+	o.put(t, o.leases, `{"id":"`+o.store.Prefix()+`..-80","FeedRange":5}`)
+	o.put(t, o.leases, `{"id":"`+o.store.Prefix()+`..80-FF","LeaseToken":"80-FF","ContinuationToken":5,"Mode":"Full-Fidelity Feed"}`)
+	o.lease(t, "C0-FF", nil)
+	rows := o.survey(t)[0].Rows
+	modes := map[string]any{"-80": nil, "80-FF": "all", "C0-FF": "latest"}
+	for _, r := range rows {
+		isBroken := r.Lease != "C0-FF"
+		if r.Kind != KindLease {
+			continue
+		}
+		text, err := json.Marshal(r.line())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"attempts", "held", "set_aside"} {
+			if value, is := got[name]; !is || (value == nil) != isBroken {
+				t.Errorf("%s: %s is %v", r.ID, name, value)
+			}
+		}
+		if got["mode"] != modes[r.Lease] {
+			t.Errorf("%s: mode is %v, want %v", r.ID, got["mode"], modes[r.Lease])
+		}
+		if attempts := cells(r)[7]; (attempts == "?") != isBroken {
+			t.Errorf("%s: the table says %s attempts", r.ID, attempts)
 		}
 	}
 }

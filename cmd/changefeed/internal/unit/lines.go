@@ -2,6 +2,7 @@ package unit
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -67,12 +68,12 @@ type leaseLine struct {
 	Owner    *string  `json:"owner" about:"the instance that has the lease; null if the lease is free"`
 	Epoch    *string  `json:"epoch" about:"of the owner's tenure; null for another kind of processor"`
 	Position *string  `json:"position" about:"the continuation up to which changes are handled; tail --after accepts it"`
-	Mode     string   `json:"mode" about:"latest or all"`
+	Mode     *string  `json:"mode" about:"latest or all; null if the document says no mode that can be read"`
 	State    string   `json:"state" about:"live, silent, expired, free, stopped, paused, broken, splitting or retired"`
-	Attempts int      `json:"attempts" about:"failures of the batch after the position"`
-	Held     int      `json:"held" about:"number of held partition keys"`
+	Attempts *int     `json:"attempts" about:"failures of the batch after the position; null if the document cannot be read"`
+	Held     *int     `json:"held" about:"number of held partition keys; null if the document cannot be read"`
 	HeldKeys []string `json:"held_keys" about:"held partition keys, as JSON"`
-	SetAside int      `json:"set_aside" about:"number of partition keys that are set aside because they fail"`
+	SetAside *int     `json:"set_aside" about:"number of partition keys that are set aside because they fail; null if the document cannot be read"`
 	Outage   *string  `json:"outage_since" about:"since when the owner sees an outage"`
 	age
 	Load   *int64   `json:"load" about:"changes of a minute, and changes behind, as its owner has measured; null without --share-by-load"`
@@ -236,9 +237,10 @@ func (r Row) line() report.Value {
 	case KindLease:
 		return leaseLine{
 			whose: unit, ID: r.ID, Lease: r.Lease, Range: known(r.Range), Owner: known(r.Owner), Epoch: known(r.Epoch),
-			Position: known(r.Position), Mode: modeWord(r.record.Mode), State: r.State, Attempts: r.Attempts,
-			Held: r.Held, HeldKeys: append([]string{}, r.HeldKeys...), SetAside: r.SetAside, Outage: known(r.Outage),
-			age: written, Load: r.Load, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited,
+			Position: known(r.Position), Mode: r.mode(), State: r.State, Attempts: r.count(r.Attempts),
+			Held: r.count(r.Held), HeldKeys: append([]string{}, r.HeldKeys...), SetAside: r.count(r.SetAside),
+			Outage: known(r.Outage),
+			age:    written, Load: r.Load, Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited,
 			InHand:  r.InHand,
 			headway: headwayOf(r.Stuck, r.Pace, r.Watermark), Notes: notes,
 		}
@@ -273,10 +275,24 @@ func known(text string) *string {
 	return &text
 }
 
-// modeWord returns the word of the flag --mode for a mode.
-func modeWord(m feed.Mode) string {
-	if m == feed.AllVersionsAndDeletes {
-		return "all"
+// isUnread reports whether a member of the document cannot be read. Then another one that is zero may be missing.
+func (r Row) isUnread() bool { return errors.Is(r.record.Err, feed.ErrBadLease) }
+
+// count returns a number that is read from the document; nil if it is unknown.
+func (r Row) count(n int) *int {
+	if n == 0 && r.isUnread() {
+		return nil
 	}
-	return "latest"
+	return &n
+}
+
+// mode returns the word of the flag --mode for the mode of a lease; nil if it is unknown.
+func (r Row) mode() *string {
+	switch {
+	case r.record.Mode == feed.AllVersionsAndDeletes:
+		return new("all")
+	case r.isUnread():
+		return nil
+	}
+	return new("latest")
 }

@@ -132,7 +132,10 @@ func cells(r Row) []string {
 		name += " (" + r.Range + ")"
 	}
 	// A dash would say that there is nothing to count, as for a hole. Here the number is unknown.
-	lag, waited := "?", "?"
+	lag, waited, attempts := "?", "?", "?"
+	if n := r.count(r.Attempts); n != nil {
+		attempts = strconv.Itoa(*n)
+	}
 	if r.Lag != nil {
 		lag = mark(r.Exact, r.Shared) + strconv.FormatInt(*r.Lag, 10)
 	}
@@ -141,6 +144,6 @@ func cells(r Row) []string {
 	}
 	return []string{
 		name, terminal.OrDash(r.Owner), terminal.Seconds(r.Silent) + " ago", r.Position, lag, waited,
-		r.State, strconv.Itoa(r.Attempts), note,
+		r.State, attempts, note,
 	}
 }
