@@ -127,7 +127,7 @@ type unused struct{ feed.DeadLetters }
 // without a hook, too. The other hooks do nothing.
 func TestHooksThatMustNotBeSilentHaveADefault(t *testing.T) {
 	// by the comment of feed.Hooks
-	promised := []string{"Begun", "Slow", "Parked", "Outage", "Differing", "Paused", "Error"}
+	promised := []string{"Begun", "Slow", "Parked", "Outage", "Differing", "Paused", "Skipped", "Error"}
 	all := reflect.ValueOf(withDefaultHooks(Hooks{}))
 	for i := range all.NumField() {
 		name := all.Type().Field(i).Name

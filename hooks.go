@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fold"
+	"github.com/millrace/changefeed/internal/hooklog"
 )
 
 // Hooks are called with the events of a processor; see [feed.Hooks] for each of them.
@@ -32,6 +33,7 @@ func withDefaultHooks(h Hooks) Hooks {
 	setUnset(&h.Slow, logged.Slow)
 	setUnset(&h.Differing, logged.Differing)
 	setUnset(&h.Paused, logged.Paused)
+	setUnset(&h.Skipped, logged.Skipped)
 	if h.Begun == nil {
 		h.Begun = func(ctx context.Context, u feed.NewUnit) {
 			if u.Passed == nil || *u.Passed > 0 { // it skips changes, or may skip some
@@ -50,7 +52,7 @@ func setUnset[E any](hook *func(context.Context, E), to func(context.Context, E)
 
 // LogHooks are hooks writing to a logger. Failures and the beginning of an outage have the level error. Parked changes,
 // the end of an outage, a new unit which skips changes, slow batches, leases taken from an instance without a sign of
-// life, pauses, and instances which begin to differ or no longer do have the level warning. Any other new unit,
+// life, pauses, skips, and instances which begin to differ or no longer do have the level warning. Any other new unit,
 // acquired and released leases, redriven letters, and keys when they are set aside, held or free again have the level
 // info. Batches have the level debug.
 //
@@ -66,7 +68,7 @@ func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
 		Ready: func(ctx context.Context) { log.InfoContext(ctx, "change feed processor ready") },
-		Begun: logBegun(log),
+		Begun: hooklog.Begun(log),
 		Acquired: func(ctx context.Context, lease feed.Lease) {
 			log.InfoContext(ctx, "lease acquired", "lease", lease.Token, "position", positionOf(lease))
 		},
@@ -77,7 +79,7 @@ func LogHooks(log *slog.Logger) Hooks {
 			log.DebugContext(ctx, "batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
 				"attempt", d.Batch.Attempt, "duration", d.Duration, "err", d.Err)
 		},
-		Slow: logSlow(log),
+		Slow: hooklog.Slow(log),
 		TakenOver: func(ctx context.Context, t feed.TakeOver) {
 			log.WarnContext(ctx, "took over leases of an instance that shows no life", "of", t.Instance, "leases",
 				len(t.Leases), "silent", t.Silent.Round(time.Second).String(), "tokens", fold.Names(t.Leases))
@@ -86,7 +88,7 @@ func LogHooks(log *slog.Logger) Hooks {
 			log.DebugContext(ctx, "round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
 		},
-		Parked: logParked(log),
+		Parked: hooklog.Parked(log),
 		Outage: func(ctx context.Context, o feed.Outage) {
 			if o.Ended.IsZero() {
 				log.ErrorContext(ctx, "outage: several changes fail and hardly any succeeds, so none is parked for it",
@@ -95,16 +97,11 @@ func LogHooks(log *slog.Logger) Hooks {
 				log.WarnContext(ctx, "outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
 			}
 		},
-		Differing: func(ctx context.Context, d feed.Difference) {
-			text := "instances of the unit differ, so what happens to a change depends on its owner"
-			if !d.Ended.IsZero() {
-				text = "instances of the unit no longer differ"
-			}
-			log.WarnContext(ctx, text, "instances", d.Variants.String(), "since", d.Since)
-		},
-		Paused:   logPaused(log),
-		Key:      logKeys(log),
-		Redriven: logRedriven(log),
+		Differing: hooklog.Differing(log),
+		Paused:    hooklog.Paused(log),
+		Skipped:   hooklog.Skipped(log),
+		Key:       hooklog.Keys(log),
+		Redriven:  hooklog.Redriven(log),
 		Error: func(ctx context.Context, err *feed.Error) {
 			if errors.Is(err.Err, feed.ErrOutage) { // Outage has already written this error
 				return
@@ -120,97 +117,6 @@ func LogHooks(log *slog.Logger) Hooks {
 			}
 			log.ErrorContext(ctx, "change feed processor", attrs...)
 		},
-	}
-}
-
-// logPaused writes when keys are paused, and when the pause is over.
-func logPaused(log *slog.Logger) func(context.Context, feed.Pause) {
-	return func(ctx context.Context, p feed.Pause) {
-		text := "keys are paused: their changes wait until changefeed leases resume"
-		if !p.Ended.IsZero() {
-			text = "the pause of keys is over"
-		}
-		log.WarnContext(ctx, text, "range", p.Range.String(), "by", p.By, "reason", p.Reason, "since", p.Since)
-	}
-}
-
-// logSlow writes which batches stay in the handler.
-func logSlow(log *slog.Logger) func(context.Context, feed.SlowBatch) {
-	return func(ctx context.Context, b feed.SlowBatch) {
-		text, until := "a batch has been in the handler for longer than usual", time.Now()
-		if !b.Ended.IsZero() {
-			text, until = "the slow batch has left the handler", b.Ended
-		}
-		log.WarnContext(ctx, text, "lease", b.Lease, "for", until.Sub(b.Since).Round(time.Second/10).String(), "usual",
-			b.Usual.Round(time.Millisecond).String(), "changes", b.Changes)
-	}
-}
-
-// logBegun writes where a new unit begins: as a warning if the unit skips changes or may skip some.
-func logBegun(log *slog.Logger) func(context.Context, feed.NewUnit) {
-	return func(ctx context.Context, u feed.NewUnit) {
-		switch {
-		case u.Mode == feed.AllVersionsAndDeletes:
-			log.InfoContext(ctx, "the unit is new and begins now: all versions and deletes cannot begin earlier",
-				"start", u.Start.String(), "leases", u.Leases)
-		case u.Passed == nil:
-			log.WarnContext(ctx,
-				"the unit is new and passes over the changes before its start, whose number is not known; to handle "+
-					"them, delete its leases and start it from the beginning",
-				"start", u.Start.String(), "leases", u.Leases, "passed", nil)
-		case *u.Passed > 0:
-			log.WarnContext(ctx,
-				"the unit is new and passes over the changes before its start; to handle them, delete its leases and "+
-					"start it from the beginning",
-				"start", u.Start.String(), "leases", u.Leases, "passed", *u.Passed)
-		default:
-			log.InfoContext(ctx, "the unit is new", "start", u.Start.String(), "leases", u.Leases, "passed", 0)
-		}
-	}
-}
-
-// logParked writes which changes are parked.
-func logParked(log *slog.Logger) func(context.Context, feed.DeadLetter) {
-	var folded fold.Fold
-	return func(ctx context.Context, l feed.DeadLetter) {
-		kind := string(l.Change.PartitionKey)
-		if l.Disposition != feed.DispositionHeld { // an operator looks at each of these
-			kind += " " + l.ID
-		}
-		if left, ok := folded.Admit(kind, l.ID, time.Now()); ok {
-			log.WarnContext(ctx, "change parked", append([]any{
-				"letter", l.ID, "key", string(l.Change.PartitionKey), "item", l.Change.ID, "lsn", l.Change.LSN,
-				"lease", l.Lease, "disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause,
-			}, left.Attrs("letters")...)...)
-		}
-	}
-}
-
-// logKeys writes which keys are set aside, held, or free again.
-func logKeys(log *slog.Logger) func(context.Context, feed.KeyEvent) {
-	var folded fold.Fold
-	return func(ctx context.Context, k feed.KeyEvent) {
-		if left, ok := folded.Admit(string(k.Became), string(k.Key), time.Now()); ok {
-			log.InfoContext(ctx, "partition key "+string(k.Became),
-				append([]any{"key", string(k.Key), "lease", k.Lease}, left.Attrs("keys")...)...)
-		}
-	}
-}
-
-// logRedriven writes the results of redriven letters.
-func logRedriven(log *slog.Logger) func(context.Context, feed.Redriven) {
-	var folded fold.Fold
-	return func(ctx context.Context, r feed.Redriven) {
-		text := "letter handled again"
-		if r.Err != nil {
-			text = "letter failed again"
-		}
-		if left, ok := folded.Admit(text, r.Letter.ID, time.Now()); ok {
-			log.InfoContext(ctx, text, append([]any{
-				"letter", r.Letter.ID, "key", string(r.Letter.Change.PartitionKey), "lease", r.Letter.Lease, "recall",
-				r.Recall, "err", r.Err,
-			}, left.Attrs("letters")...)...)
-		}
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 )
 
 // Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage, Begun,
-// Differing, Paused and Slow write warnings and errors to slog.Default as LogHooks of package changefeed do. So no
-// change fails, leaves the feed, hangs or is skipped in silence. The processor calls hooks from many goroutines, so
-// they must return soon; a hook that panics ends the program. JoinHooks of that package joins several.
+// Differing, Paused, Skipped and Slow write warnings and errors to slog.Default as LogHooks of package changefeed do.
+// So no change fails, leaves the feed, hangs or is skipped in silence. The processor calls hooks from many goroutines,
+// so they must return soon; a hook that panics ends the program. JoinHooks of that package joins several.
 //
 // The context of a hook has the values of the context of the processor's run, such as a trace. The context does not
 // end, so a hook can still report events during a stop.
@@ -44,6 +44,9 @@ type Hooks struct {
 	// Paused: an operator has paused keys of the unit, or the pause is over. An instance that begins reports the pauses
 	// it finds.
 	Paused func(ctx context.Context, p Pause)
+	// Skipped: this instance has obeyed an operator who has changes skipped. If no instance has the lease at that time,
+	// the operator writes the lease, and no hook is called: the history of the unit names these changes.
+	Skipped func(ctx context.Context, s Skip)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
 	Key func(ctx context.Context, k KeyEvent)
 	// Redriven: the handler has received a letter again, at the request of an operator or after an outage.
@@ -82,6 +85,7 @@ func (h Hooks) And(next Hooks) Hooks {
 		Outage:    both(h.Outage, next.Outage),
 		Differing: both(h.Differing, next.Differing),
 		Paused:    both(h.Paused, next.Paused),
+		Skipped:   both(h.Skipped, next.Skipped),
 		Key:       both(h.Key, next.Key),
 		Redriven:  both(h.Redriven, next.Redriven),
 		Error:     both(h.Error, next.Error),
@@ -216,4 +220,20 @@ type Pause struct {
 	Reason string    // why; empty if that is unknown
 	Since  time.Time // by the clock of the lease store
 	Ended  time.Time // zero while the pause lasts
+}
+
+// Skip says which changes an operator has skipped: the handler never gets them. If the answer of the lease store to the
+// write is lost, a skip can be carried out without this event.
+type Skip struct {
+	Lease   string // token of the lease
+	Changes []SkippedChange
+	By      string // who; empty if that is unknown
+	Reason  string // why; empty if that is unknown
+}
+
+// SkippedChange names a change that is skipped.
+type SkippedChange struct {
+	ID  string // of the item
+	Key PartitionKey
+	LSN int64
 }

@@ -65,7 +65,7 @@ var edges = map[string][]string{
 	"feed": {"internal/fold", "internal/keyspace"},
 	// importing the processor must not add dependencies for its user
 	".": {
-		"feed", "internal/fold", "internal/keyspace", "internal/processor/latest",
+		"feed", "internal/fold", "internal/hooklog", "internal/keyspace", "internal/processor/latest",
 		"internal/notes", "internal/pause", "internal/processor/dispatch", "internal/processor/instance",
 		"internal/processor/parallel", "internal/processor/records", "internal/processor/tenure",
 		"internal/processor/unit",
@@ -146,6 +146,7 @@ var edges = map[string][]string{
 	"internal/processor/soon":        {},
 	"internal/processor/parallel":    {},
 	"internal/fold":                  {},
+	"internal/hooklog":               {"feed", "internal/fold"},
 	"internal/filelock":              {},
 	"internal/cloudevent":            {"outbox"},
 	"internal/webhook":               {},

@@ -130,9 +130,20 @@ func (w *worker) obeyRequest(e instance.Ending) feed.Reason {
 	outcome := notes.Outcome{Result: notes.Handled}
 	if refused != nil {
 		outcome = notes.Outcome{Result: notes.Failed, Cause: refused.Error()}
+	} else if control.Action == notes.SkipChanges {
+		instance.CallHook(w.in, w.in.Hooks.Skipped, skipOf(w.held.Lease.Token, control))
 	}
 	w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, *e.Asked, outcome))
 	return e.Why
+}
+
+// skipOf describes a skip for the hook.
+func skipOf(lease string, c notes.Control) feed.Skip {
+	s := feed.Skip{Lease: lease, By: c.By, Reason: c.Why}
+	for _, n := range c.Changes {
+		s.Changes = append(s.Changes, feed.SkippedChange{ID: n.ID, Key: feed.PartitionKey(n.Key), LSN: n.LSN})
+	}
+	return s
 }
 
 // isAsked reports whether a request is still there.
