@@ -3,10 +3,12 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
@@ -28,8 +30,8 @@ func (d *Dispatcher) readKey(key string, from feed.Position) {
 			Lease: d.held.Lease.Token, Changes: len(read.Changes), Charge: read.Charge,
 			Duration: time.Since(begun), Err: err,
 		})
-		if err != nil {
-			d.held.Report(d.held.UntilStopped, feed.OriginSource, fmt.Errorf("read partition %s again: %w", key, err))
+		if err = keyError(key, from, read, err); err != nil {
+			d.held.Report(d.held.UntilStopped, feed.OriginSource, err)
 			d.tellEngine(delivery.KeyFailed{Key: key})
 			return
 		}
@@ -45,6 +47,23 @@ func (d *Dispatcher) readKey(key string, from feed.Position) {
 		Meta: meta(page.Changes),
 	})
 	d.saveIfDue(false)
+}
+
+// keyError returns the error of a read of a key that was set aside. A token that the source refuses, or that stays
+// after the end of the feed, is damaged, or of another container: the key waits until somebody has it read anew.
+func keyError(key string, from feed.Position, page feed.Page, err error) error {
+	if err == nil && page.Ahead {
+		err = fmt.Errorf("%w: the feed ends at LSN %d", feed.ErrAhead, page.Head)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, feed.ErrBadRequest) && !errors.Is(err, feed.ErrAhead):
+		return fmt.Errorf("read partition %s again: %w", key, err)
+	}
+	return fmt.Errorf("read partition %s again from position %s, which property %s of the lease says: %w: the changes "+
+		"of this key wait; if that stays so, the position is damaged, and changefeed leases reset --key '%[1]s' --to "+
+		"beginning delivers them from there, or from a time", key, from, notes.AsideProperty, err)
 }
 
 // keyItems is how many changes a read of a key asks for, where Options.MaxItems does not say.

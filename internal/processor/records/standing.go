@@ -188,10 +188,13 @@ func (s Standing) WhyNoReplay(key string, from feed.Position) (why string, kind 
 	}
 	for _, k := range s.aside.Keys {
 		open := k.LSN
-		if at, known := TokenLSN(s.source, k.From); open == 0 && known {
+		at, known := TokenLSN(s.source, k.From)
+		if open == 0 && known {
 			open = at + 1
 		}
-		if k.Key == key && open <= lsn+1 {
+		// From a damaged token, or from one after its change, the key is not read again.
+		isDamaged := k.From != "" && (!known || at >= open)
+		if k.Key == key && !isDamaged && open <= lsn+1 {
 			return fmt.Sprintf("it is being read again already, from %s", k.From), feed.ErrConflict
 		}
 	}
