@@ -176,7 +176,8 @@ func (c *catchUp) findEnds(ctx context.Context) error {
 
 // passLease removes the ranges of a lease past their end.
 func (c *catchUp) passLease(ctx context.Context, lease feed.Record, owes []feed.Range) error {
-	keys, err := readKeys(c.source, func() ([]feed.Partition, error) { return c.source.Partitions(ctx) }, lease.Lease())
+	keys, err := readKeys(c.source, func() ([]notes.Partition, error) { return records.Noted(ctx, c.source) },
+		lease.Lease())
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,8 @@ func (e *Estimator) Measure(ctx context.Context, source feed.Source, leases feed
 	}
 	now := time.Now()
 	est := Estimation{At: u.view.Now()}
-	u.at, u.works = est.At, isAtWork(u.view)
+	u.at, u.works, u.pauses = est.At, isAtWork(u.view), u.view.Pauses()
+	u.origin, _ = u.view.Origin()
 	good, bad := u.view.Placed()
 	all := slices.Concat(good, bad)
 	last, _ := e.last.Load().(map[string]seenLag)
@@ -170,15 +171,17 @@ func isSilent(l feed.Record, now time.Time) bool {
 // measuredUnit is a unit during an estimate.
 type measuredUnit struct {
 	*meter
-	view  *records.View
-	at    time.Time // by the clock of the lease store
-	works bool      // an instance runs
+	view   *records.View
+	at     time.Time // by the clock of the lease store
+	works  bool      // an instance runs
+	pauses []feed.Range
+	origin feed.Start
 }
 
 // measureLease measures a lease; foreign is why the document is a lease of another kind of processor.
 func (u *measuredUnit) measureLease(ctx context.Context, lease feed.Record, parts []feed.Range, foreign error) Lag {
-	if origin, _ := u.view.Origin(); records.HasNoStart(lease) {
-		lease.Position.Start = origin
+	if records.HasNoStart(lease) {
+		lease.Position.Start = u.origin
 	}
 	lag := Lag{Lease: lease.Lease(), Exact: true}
 	heldSince, heldKnown, err := u.addLag(ctx, &lag, parts)
@@ -244,7 +247,7 @@ func (u *measuredUnit) stuckBecause(lease feed.Record, lag Lag) (why []feed.Stuc
 	}
 	switch {
 	case lease.State != feed.StateLive && !lease.Free() && !isSilent(lease, u.at): // it is being split
-	case records.IsPaused(lease, u.view.Pauses()):
+	case records.IsPaused(lease, u.pauses):
 		why = append(why, feed.StuckPaused)
 		if lease.Free() && !u.works { // the end of the pause alone does not help
 			why = append(why, feed.StuckStopped)

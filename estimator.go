@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
@@ -127,28 +128,36 @@ type meter struct {
 	source feed.Source
 	counts atomic.Bool // the source has counted
 
-	gate     chan struct{}    // guards the rest; a channel, because a listing waits
-	parts    []feed.Partition // as last listed
-	listings int              // how often they were listed
+	gate     chan struct{} // guards the rest; a channel, because a listing waits
+	parts    partitions    // as last listed
+	listings int           // how often they were listed
+}
+
+// partitions are those of a source, in the forms that the leases need. All leases share them: with a copy for each
+// lease the cost of an estimate would grow with the square of their number.
+type partitions struct {
+	ranges []feed.Range // sorted
+	noted  []notes.Partition
 }
 
 func newMeter(source feed.Source) *meter { return &meter{source: source, gate: make(chan struct{}, 1)} }
 
 // partitions returns the partitions, and how often they were listed. All leases share a listing, unless one of them has
 // found the partitions of a listing changed: gone is which one, and 0 is none.
-func (m *meter) partitions(ctx context.Context, gone int) (parts []feed.Partition, listing int, err error) {
+func (m *meter) partitions(ctx context.Context, gone int) (parts partitions, listing int, err error) {
 	select {
 	case m.gate <- struct{}{}:
 		defer func() { <-m.gate }()
 	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
+		return parts, 0, context.Cause(ctx)
 	}
 	if m.listings == gone {
-		partitions, err := m.source.Partitions(ctx)
+		all, err := m.source.Partitions(ctx)
 		if err != nil {
-			return nil, 0, err
+			return parts, 0, err
 		}
-		m.parts, m.listings = partitions, m.listings+1
+		m.parts, m.listings = partitions{records.RangesOf(all), records.InNotes(all)}, m.listings+1
+		slices.SortFunc(m.parts.ranges, func(a, b feed.Range) int { return cmp.Compare(a.Min, b.Min) })
 	}
 	return m.parts, m.listings, nil
 }
@@ -187,11 +196,11 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 	}
 	// Estimate lists the partitions once for all leases, and again when a read finds them changed.
 	for gone, again := 0, false; ; again = true {
-		partitions, listing, err := m.partitions(ctx, gone)
+		all, listing, err := m.partitions(ctx, gone)
 		if err != nil {
 			return err
 		}
-		parts := records.RangesOf(partitions)
+		parts := keyspace.Among(r, all.ranges)
 		sum := Lag{Lease: lag.Lease, Exact: true}
 		for _, cell := range keyspace.CutAt([]feed.Range{r}, parts) { // each lies in a single partition
 			if err = m.addDistance(ctx, &sum, cell, !slices.Contains(parts, cell)); err != nil {

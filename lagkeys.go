@@ -23,7 +23,7 @@ type keyNotes struct {
 
 // readKeys reads the notes of a lease. A note for another position is outdated and has no keys. If a note cannot be
 // read, the error is a [feed.ErrBadLease], and the keys of the other note are right.
-func readKeys(source feed.Source, list func() ([]feed.Partition, error), lease feed.Lease) (keyNotes, error) {
+func readKeys(source feed.Source, list func() ([]notes.Partition, error), lease feed.Lease) (keyNotes, error) {
 	aside, held := lease.Properties[notes.AsideProperty], lease.Properties[notes.HeldProperty]
 	if aside == "" && held == "" {
 		return keyNotes{}, nil
@@ -35,7 +35,7 @@ func readKeys(source feed.Source, list func() ([]feed.Partition, error), lease f
 	lsn, _ := records.TokenLSN(source, lease.Position.Token)
 	in := notes.Place{
 		Position: lease.Position.Token, LSN: lsn, Min: lease.Range.Min, Max: lease.Range.Max,
-		Partitions: records.InNotes(partitions),
+		Partitions: partitions,
 	}
 	var k keyNotes
 	all, asideErr := notes.ReadAside(aside, in)
@@ -53,9 +53,9 @@ func readKeys(source feed.Source, list func() ([]feed.Partition, error), lease f
 // returns the time of the oldest change for which a key is held; zero if there is none. heldKnown is false if that
 // time is unknown.
 func (m *meter) addKeys(ctx context.Context, lag *Lag) (heldSince time.Time, heldKnown bool, err error) {
-	keys, err := readKeys(m.source, func() ([]feed.Partition, error) {
-		partitions, _, err := m.partitions(ctx, 0)
-		return partitions, err
+	keys, err := readKeys(m.source, func() ([]notes.Partition, error) {
+		all, _, err := m.partitions(ctx, 0)
+		return all.noted, err
 	}, lag.Lease)
 	if err != nil {
 		return heldSince, false, err

@@ -28,6 +28,23 @@ func Uncovered[R ~struct{ Min, Max string }](of R, by []R) (open []R) {
 	return open
 }
 
+// Among returns those of the cells that share keys with a range. The cells tile the key space, in their order.
+func Among[R ~struct{ Min, Max string }](of R, cells []R) []R {
+	first, _ := slices.BinarySearchFunc(cells, span(of).Min, func(cell R, at string) int {
+		if span(cell).Max <= at {
+			return -1
+		}
+		return 1
+	})
+	last, _ := slices.BinarySearchFunc(cells, span(of).Max, func(cell R, end string) int {
+		if span(cell).Min < end {
+			return -1
+		}
+		return 1
+	})
+	return cells[first:max(first, last)]
+}
+
 // CutAt cuts ranges at the edges of cells that tile the key space.
 func CutAt[R ~struct{ Min, Max string }](ranges, cells []R) (parts []R) {
 	for _, r := range ranges {
