@@ -147,6 +147,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 			fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: "+
 				"start more instances, or allow more",
 				feed.ErrNoOwner, done.Unowned, done.Leases, done.Instances))
+		b.reportOverLimit(ctx, s)
 	}
 	if i := foreign; i >= 0 && b.in.Options.HoldKeys {
 		b.in.Report(ctx, feed.OriginBalancer, s.leases[i].Token,
@@ -157,6 +158,18 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	b.unit.last.Set(done)
 	instance.CallHook(b.in, b.in.Hooks.Round, done)
 	return s.plan.Expected > 0
+}
+
+// reportOverLimit reports leases that this instance keeps above its limit. It was given one, such as to join it with
+// its neighbour, and the others have become full since. If it gave the lease up, nobody would own the lease.
+func (b *balancer) reportOverLimit(ctx context.Context, s situation) {
+	owned, most := s.owned()[b.in.Me], b.in.Options.MaxLeases
+	if most == 0 || owned <= most {
+		return
+	}
+	b.in.Report(ctx, feed.OriginBalancer, "", fmt.Errorf("%w: this instance keeps %d leases, and its "+
+		"Options.MaxLeases is %d, because all others are full: start more instances, or allow more",
+		feed.ErrNoOwner, owned, most))
 }
 
 // planRound makes the plan of a round. Before a theft planRound lists the records, because an instance must not lose a
