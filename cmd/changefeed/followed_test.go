@@ -71,6 +71,11 @@ var followed = []advice{
 	{text: "leases skip", follow: "leases skip $URL/shop/leases --name stuck --yes", says: "skipped "},
 	{text: "leases explain", follow: "leases explain $URL/shop/leases --name mailer", says: "mailer"},
 	{text: "leases reset", follow: "leases reset $URL/shop/leases --name mailer --to now --yes", says: "reset lease"},
+	{
+		text:   "leases reset --key %s --to beginning",
+		follow: `leases reset --key ["a"] --to beginning $URL/shop/leases --name mailer --yes`, says: "reset",
+	},
+	{text: "leases gc --name %s", follow: "leases gc --name mailer $URL/shop/leases --yes", says: "remove"},
 	{text: "leases gc", follow: "leases gc $URL/shop/leases --name mailer --yes"},
 	{text: "leases %s --delete %s", follow: "leases $URL/shop/leases --delete other --yes", says: "deleted other"},
 	{text: "leases --delete", follow: "leases --delete one --db $DIR --yes", says: "deleted one"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -62,8 +63,9 @@ func keyError(key string, from feed.Position, page feed.Page, err error) error {
 		return fmt.Errorf("read partition %s again: %w", key, err)
 	}
 	return fmt.Errorf("read partition %s again from position %s, which property %s of the lease says: %w: the changes "+
-		"of this key wait; if that stays so, the position is damaged, and changefeed leases reset --key '%[1]s' --to "+
-		"beginning delivers them from there, or from a time", key, from, notes.AsideProperty, err)
+		"of this key wait; if that stays so, the position is damaged, and changefeed leases reset --key %s --to "+
+		"beginning delivers them from there, or from a time", key, from, notes.AsideProperty, err,
+		"'"+strings.ReplaceAll(key, "'", `'\''`)+"'")
 }
 
 // keyItems is how many changes a read of a key asks for, where Options.MaxItems does not say.
