@@ -102,7 +102,8 @@ var edges = map[string][]string{
 		"docstore", "feed", "internal/fold", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson",
 		"internal/cosmosdb/service", thirdParty,
 	},
-	"cosmosrest/cosmostest":     {"cosmosrest", "docstore"},
+	"cosmosrest/cosmostest":     {"cosmosrest", "cosmosrest/faulty", "docstore", "feed"},
+	"cosmosrest/faulty":         {"cosmosrest/internal/wire"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
 	"cosmosrest/internal/meter": {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
 	"cosmosrest/internal/query": {
