@@ -97,7 +97,7 @@ var conditions = []condition{
 		means: "the changes after the position cannot be read",
 		next:  always("look at the position with changefeed leases explain, and reset the lease"),
 		advice: always("The changes after the position cannot be read, as the facts say: give the lease another position " +
-			"with changefeed leases reset."),
+			"with changefeed leases reset --to START."),
 	},
 	{
 		word: WordFailing, grade: GradeFailure, about: "a batch has failed",
@@ -172,7 +172,7 @@ var conditions = []condition{
 			return "others have replaced it", l.State == StateRetired && !l.isLate()
 		},
 		means: "replaced by others, and left",
-		next:  always("delete the document"), advice: always("Remove it with changefeed leases gc."),
+		next:  always("remove it with changefeed leases gc"), advice: always("Remove it with changefeed leases gc."),
 	},
 	{
 		word: WordRetired, grade: GradeWarning, about: aboutRetired,
@@ -224,10 +224,10 @@ var conditions = []condition{
 			return fmt.Sprintf("%s held", sentence.Count(len(l.Held), "key")), len(l.Held) > 0
 		},
 		means: "changes of keys wait behind a dead letter",
-		next: always("changefeed dlq retry handles their letters again, changefeed dlq release frees a key without " +
-			"that"),
+		next: always("changefeed dlq retry --all handles their letters again, changefeed dlq release --key KEY frees a " +
+			"key without that"),
 		advice: always("Look at the parked changes with changefeed dlq list, and hand them over again with changefeed dlq " +
-			"retry."),
+			"retry --all."),
 	},
 	{
 		word: WordAside, grade: GradeWarning, about: "keys are set aside because they fail",

@@ -109,7 +109,7 @@ func (c completer) value(f *pflag.Flag) found {
 	switch f.Name {
 	case "container":
 		return c.matching("", c.containersOf(place.Store(c.flag("db"), "")))
-	case "name", "delete":
+	case "name":
 		return c.matching("", unitsOf(c.cmd))
 	}
 	placeholder, _ := manual.Placeholder(f)

@@ -81,7 +81,7 @@ func TestShellsCompleteWhatAStoreHas(t *testing.T) {
 		{"tail --db " + dir + " --container shop/", []string{"shop/orders", "shop/users"}},
 		{"split --db " + dir + " --container orders ", []string{"0", "1"}},
 		{"merge docstore:" + dir + "#orders 0 ", []string{"1"}},
-		{"leases --db " + dir + " --delete ", []string{"mailer"}},
+		{"leases delete --db " + dir + " --name ", []string{"mailer"}},
 		{"dlq list docstore:" + dir + "#letters --name ", []string{"mailer"}},
 		{"dlq retry " + file + " --leases docstore:" + dir + "#leases --name ", []string{"mailer"}}, // it is in both
 		{"run --source docstore:" + dir + "#orders --name m", []string{"mailer"}},

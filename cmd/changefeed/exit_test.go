@@ -64,7 +64,7 @@ func TestOnlyCommandsThatPrintMayLoseTheirReader(t *testing.T) {
 	for line, want := range map[string]bool{
 		"tail": true, "query": true, "dlq list": true, "context show": true, "leases": true, "leases snapshot": true,
 		"leases history": true, "leases explain": true, "leases gc": false,
-		"leases --delete mailer": false, "put": false, "delete": false, "drop": false, "create": false, "import": false,
+		"leases delete": false, "put": false, "delete": false, "drop": false, "create": false, "import": false,
 		"dlq drop": false, "dlq retry": false, "leases pause": false, "leases restore": false, "context add": false,
 		"context rm": false, "backup": false, "split": false, "run": false, "relay": false,
 	} {

@@ -36,7 +36,7 @@ and holes beside it. Each explanation ends with what to do next. The times are U
 				if err != nil {
 					return err
 				}
-				all, err := unit.Explanations(o.name, source.Address.Name(), at.String(), found, o.lease)
+				all, err := unit.Explanations(source.Address.Name(), o.commands, found, o.lease)
 				if err != nil {
 					return err
 				}

@@ -164,7 +164,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	s.Options.Start = feed.FromTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(),
 		`--from is 2026-01-02T03:04:05Z, but unit "mailer" began from beginning at `) ||
-		!strings.Contains(err.Error(), "changefeed leases docstore:") {
+		!strings.Contains(err.Error(), "changefeed leases reset docstore:") {
 		t.Errorf("another start: %v", err)
 	}
 	s.Options.Start, s.Options.Mode = feed.Start{}, feed.AllVersionsAndDeletes
@@ -274,7 +274,7 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 	}{
 		{
 			fmt.Errorf("run: %w", feed.ErrModeChanged),
-			`--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`,
+			`--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases delete cosmos:shop/leases --name mailer`,
 		},
 		{
 			feed.ErrLeasesGone,

@@ -200,7 +200,7 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 			return 0, err
 		}
 		all := q.orUnknown(ctx, o, at, q.filterMeant(boxes.Letters(ctx, q.Key)))
-		return q.dropLetters(ctx, boxes, all, warn, approve)
+		return q.dropLetters(ctx, boxes, all, q.warning(at, warn), approve)
 	}
 	b, err := deadletters.File(at.File, q.Name)
 	if errors.Is(err, deadletters.ErrInUse) {
@@ -213,13 +213,14 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 	if torn := b.Torn(); torn > 0 {
 		warn(fmt.Sprintf("the last line of %s was cut off, %d bytes: a crash had interrupted it", at.File, torn))
 	}
-	return q.dropLetters(ctx, b, q.orUnknown(ctx, o, at, q.filterMeant(b.Letters(ctx, q.Key))), warn, approve)
+	all := q.orUnknown(ctx, o, at, q.filterMeant(b.Letters(ctx, q.Key)))
+	return q.dropLetters(ctx, b, all, q.warning(at, warn), approve)
 }
 
 // dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way,
 // the remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
 // more. If the failed letter of a held key is removed, no retry reaches the held ones. drop calls warn about both.
-func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(text string),
+func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn warning,
 	approve func(letters int) (bool, error),
 ) (int, error) {
 	doomed, err := q.gatherNamed(letters)
@@ -237,15 +238,37 @@ func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(te
 	if i := slices.IndexFunc(doomed, func(l feed.DeadLetter) bool {
 		return l.Disposition == feed.DispositionHeld
 	}); i >= 0 {
-		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key KEY",
-			doomed[i].Change.PartitionKey))
+		key := doomed[i].Change.PartitionKey
+		warn(fmt.Sprintf("a letter of %s was held: the key stays held until ", key), key)
 	}
 	warnOfHeld(ctx, b, doomed, warn)
 	return len(doomed), nil
 }
 
+// warning writes a text that ends with the command that releases a key.
+type warning func(text string, key feed.PartitionKey)
+
+// warning returns the warning about letters in a place.
+func (q Query) warning(at Place, warn func(text string)) warning {
+	commands := q.commands(at)
+	return func(text string, key feed.PartitionKey) {
+		warn(text + commands.Complete("changefeed dlq release --key KEY", string(key)))
+	}
+}
+
+// commands returns the commands about the unit whose letters are in a place.
+func (q Query) commands(at Place) unit.Commands {
+	c := unit.Commands{Name: q.Name, Source: q.Source, Leases: q.Leases, Letters: at.File}
+	if at.File == "" {
+		c.Letters = at.Address.String()
+		c.Leases = cmp.Or(c.Leases, at.Address.Beside(unit.DefaultContainer).String())
+	}
+	c.Leases = cmp.Or(c.Leases, unit.UnknownLeases)
+	return c
+}
+
 // warnOfHeld warns of each key whose held letters are left, while its failed letters were removed.
-func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn func(text string)) {
+func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn warning) {
 	var seen []feed.PartitionKey
 	for _, l := range removed {
 		key := l.Change.PartitionKey
@@ -266,7 +289,7 @@ func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn func
 		}
 		if held > 0 && failed == 0 {
 			warn(fmt.Sprintf("%s of %s were held behind what is dropped, and no retry reaches them: the key stays held "+
-				"until changefeed dlq release --key KEY", terminal.Count(held, "letter"), key))
+				"until ", terminal.Count(held, "letter"), key), key)
 		}
 	}
 }

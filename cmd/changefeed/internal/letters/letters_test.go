@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -145,9 +146,17 @@ func TestAllLettersThatAreNamedAreDroppedOrNone(t *testing.T) {
 	}
 }
 
+// A container for letters is known by its partition key path, which has one value everywhere.
+func TestAContainerForLettersIsKnownByItsKey(t *testing.T) {
+	if unit.LettersPath != deadletters.KeyPath {
+		t.Errorf("the path of letters is %s for commands, and %s", unit.LettersPath, deadletters.KeyPath)
+	}
+}
+
 // Without its failed letter no retry reaches the held letters of a key.
 func TestADropThatStrandsHeldLettersWarns(t *testing.T) {
-	const stays = "the key stays held until changefeed dlq release --key KEY"
+	const stays = `the key stays held until changefeed dlq release FILE --name mailer --leases ADDRESS_OF_LEASES ` +
+		`--key '["London"]'`
 	for _, tt := range []struct {
 		ids  []string
 		want string
@@ -177,7 +186,7 @@ func TestADropThatStrandsHeldLettersWarns(t *testing.T) {
 		var warned []string
 		q := Query{Name: "mailer", IDs: tt.ids}
 		n, err := q.Drop(t.Context(), nil, at, func(text string) { warned = append(warned, text) }, surely)
-		if n != 1 || err != nil || strings.Join(warned, "; ") != tt.want {
+		if n != 1 || err != nil || strings.ReplaceAll(strings.Join(warned, "; "), at.File, "FILE") != tt.want {
 			t.Errorf("drop of %v: %d dropped, %v, warned %q, want %q", tt.ids, n, err, warned, tt.want)
 		}
 	}

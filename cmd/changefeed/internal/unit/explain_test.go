@@ -21,7 +21,7 @@ func (o office) explain(t *testing.T, token string) ([]Explanation, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Explanations("mailer", "orders", "docstore:my data#leases", all, token)
+	return Explanations("orders", Commands{Leases: "docstore:my data#leases", Name: "mailer"}, all, token)
 }
 
 // wantAll checks that the sentences of the only explanation contain texts.

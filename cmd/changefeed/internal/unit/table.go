@@ -3,6 +3,7 @@ package unit
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,8 +59,24 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	if u.Processor == "" {
 		spare = nil
 	}
-	_, err := io.WriteString(w, terminal.Table(rows, at.Room(), spare...))
+	_, err := io.WriteString(w, terminal.Table(rows, at.Room(), spare...)+u.recommendations())
 	return err
+}
+
+// recommendations returns the commands that the notes name, a line each: a note may be cut or broken, and a command
+// that is pasted may not.
+func (u *Unit) recommendations() string {
+	var all []string
+	for _, r := range u.Rows {
+		all = append(all, u.Commands.Recommended(strings.Join(r.Notes, "; "), r.HeldKeys...)...)
+	}
+	var text strings.Builder
+	for i, command := range all {
+		if !slices.Contains(all[:i], command) {
+			text.WriteString("  " + command + "\n")
+		}
+	}
+	return text.String()
 }
 
 // heading returns the first line of a table: the unit and the sums.
