@@ -101,7 +101,17 @@ var conditions = []condition{
 	},
 	{
 		word: WordFailing, grade: GradeFailure, about: "a batch has failed",
-		lease: func(l *Lease, _ *Listing) (string, bool) { return attemptsText(l), l.Attempts >= manyAttempts },
+		lease: func(l *Lease, _ *Listing) (string, bool) {
+			return attemptsText(l), l.Attempts > 0 && !l.Outage.IsZero()
+		},
+		means: "the batch has failed because of the outage",
+		next:  always("mend the outage: nothing is parked meanwhile"),
+	},
+	{
+		word: WordFailing, grade: GradeFailure, about: "a batch has failed",
+		lease: func(l *Lease, _ *Listing) (string, bool) {
+			return attemptsText(l), l.Attempts >= manyAttempts && l.Outage.IsZero()
+		},
 		means: fmt.Sprintf("the batch has failed %d times or more; without concurrency all other keys wait", manyAttempts),
 		next:  always("read the log of the owner; with dead letters a processor goes on: see changefeed help run"),
 
@@ -139,7 +149,7 @@ var conditions = []condition{
 	{
 		word: WordFailing, grade: GradeWarning, about: "a batch has failed",
 		lease: func(l *Lease, _ *Listing) (string, bool) {
-			return attemptsText(l), 0 < l.Attempts && l.Attempts < manyAttempts
+			return attemptsText(l), 0 < l.Attempts && l.Attempts < manyAttempts && l.Outage.IsZero()
 		},
 		means: "the batch has failed, and is retried",
 		next:  always("read the log of the owner"), advice: adviceOnFailures,

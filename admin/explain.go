@@ -283,8 +283,25 @@ func (e explainer) next() (list []string) {
 			list = append(list, text)
 		}
 	}
-	if text := adviceOnFailures.of(works); !e.FailingSince.IsZero() && !slices.Contains(list, text) {
+	fails := !e.FailingSince.IsZero() && e.Outage.IsZero()
+	if text := adviceOnFailures.of(works); fails && !slices.Contains(list, text) {
 		list = append(list, text) // also of keys that are set aside, unless they are only replayed
+	}
+	return e.withStart(list)
+}
+
+// withStart returns the steps with exactly one that starts an instance, if none runs and the lease needs one. A step
+// that says what the instance will do says it better than the general one.
+func (e explainer) withStart(list []string) []string {
+	isSpecial := func(step string) bool {
+		return strings.HasPrefix(step, "Start an instance") && step != adviceToStart
+	}
+	switch {
+	case e.unit.IsAtWork():
+	case slices.ContainsFunc(list, isSpecial):
+		list = slices.DeleteFunc(list, func(step string) bool { return step == adviceToStart })
+	case e.State != StateBroken && e.State != StateRetired && !slices.Contains(list, adviceToStart):
+		list = append([]string{adviceToStart}, list...)
 	}
 	return list
 }

@@ -55,7 +55,6 @@ var followed = []advice{
 	{text: "dlq list", follow: "dlq list $URL/shop/letters --name mailer", says: "3 dead letters of 3 keys"},
 	{text: "dlq list %s --name %s", follow: "dlq list $URL/shop/letters --name mailer", says: "3 dead letters of 3"},
 	{text: "dlq release --key KEY", follow: "dlq release --key a $URL/shop/letters --name mailer", says: "released 1,"},
-	{text: "dlq release", follow: "dlq release $URL/shop/letters --name mailer --key b", says: "released 1,"},
 	{text: "dlq retry --all", follow: "dlq retry --all $URL/shop/letters --name mailer --key c", says: "handled 1,"},
 	{text: "dlq drop --all", follow: "dlq drop --all $URL/shop/letters --name mailer --yes", says: "dropped 2 letters"},
 	{

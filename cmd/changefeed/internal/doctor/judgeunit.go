@@ -130,9 +130,9 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 	}
 	about := nameOf(u)
 	if len(gone) > 0 {
-		next := "see why they have ended: others take over their leases"
-		if !u.Listing().IsAtWork() {
-			next = "see why they have ended: nobody takes over their leases"
+		next := "see why they have ended: nobody takes over their leases"
+		if len(running) > 0 {
+			next = "see why they have ended: others take over their leases"
 		}
 		found = append(found, bad(check, about, Warn, next, "gone without an end: %s", some(gone)))
 	}

@@ -216,6 +216,7 @@ func TestInstancesAreJudged(t *testing.T) {
 	stopped := lease(func(l *admin.Lease) { l.Owner, l.State = "", admin.StateStopped })
 	for next, u := range map[string]*unit.Unit{
 		"others take over": unitOf(lease(nil), one, gone), "nobody takes over": unitOf(stopped, gone),
+		"see why they have ended: nobody": unitOf(lease(func(l *admin.Lease) { l.Owner = "two" }), gone),
 	} {
 		judgeInstances(u)[0].want(t, Warn, "gone without an end: two/B", next)
 	}
