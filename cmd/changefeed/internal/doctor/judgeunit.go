@@ -218,19 +218,32 @@ func judgeLetters(about, box string, commands unit.Commands, count map[feed.Disp
 		terminal.Count(total, "dead letter"), box, strings.Join(parts, ", "))
 }
 
-// judgeStrays judges the documents of a lease container that belong to no unit here.
-func judgeStrays(container string, u *unit.Unit) (found []Finding) {
-	var leases, others []string
+// judgeStrays judges the documents of a lease container that belong to no unit here. address is that of the container.
+func judgeStrays(container, address string, u *unit.Unit) (found []Finding) {
+	var leases, others, names []string
+	dropped := map[string][]string{} // by the unit that has left them
 	for _, r := range u.Rows {
-		if r.Lease != "" {
+		switch {
+		case r.Dropped != "":
+			if dropped[r.Dropped] == nil {
+				names = append(names, r.Dropped)
+			}
+			dropped[r.Dropped] = append(dropped[r.Dropped], r.ID)
+		case r.Lease != "":
 			leases = append(leases, r.ID)
-		} else {
+		default:
 			others = append(others, r.ID)
 		}
 	}
+	for _, name := range names {
+		commands := unit.Commands{Leases: address, Name: name}
+		found = append(found, bad("strays", container, Warn, commands.Complete("its old positions mean nothing: "+
+			"changefeed leases gc removes them"), "unit %s has left documents of a container that does not exist any "+
+			"more: %s", name, some(dropped[name])))
+	}
 	if len(leases) > 0 {
-		found = append(found, bad("strays", container, Warn, "look from the address of their processors; if the "+
-			"container was dropped and made again, its old positions mean nothing: delete these documents",
+		found = append(found, bad("strays", container, Warn, "look from the address of their processors; if their "+
+			"container does not exist any more, delete these documents",
 			"leases of a container that is not here: %s", some(leases)))
 	}
 	if len(others) > 0 {

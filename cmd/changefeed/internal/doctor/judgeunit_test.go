@@ -278,12 +278,17 @@ func TestNamesThatLookAlikeAreFound(t *testing.T) {
 
 func TestDocumentsOfNobodyAreTold(t *testing.T) {
 	u := &unit.Unit{Rows: []unit.Row{
-		{Kind: unit.KindDocument, ID: "old..-FF", Lease: "-FF"}, {Kind: unit.KindDocument, ID: "note"},
+		{Kind: unit.KindDocument, ID: "old..-FF", Lease: "-FF"},
+		{Kind: unit.KindDocument, ID: "note"},
+		{Kind: unit.KindDocument, ID: "gone..-FF", Lease: "-FF", Dropped: "mailer"},
+		{Kind: unit.KindDocument, ID: "gone.info", Dropped: "mailer"},
 	}}
-	all := judgeStrays("shop/leases", u)
-	if len(all) != 2 {
-		t.Fatalf("%d findings, want 2", len(all))
+	all := judgeStrays("shop/leases", "cosmos:shop/leases", u)
+	if len(all) != 3 {
+		t.Fatalf("%d findings, want 3", len(all))
 	}
-	all[0].want(t, Warn, "leases of a container that is not here: old..-FF", "made again")
-	all[1].want(t, Warn, "no leases: note", "elsewhere")
+	all[0].want(t, Warn, "unit mailer has left documents of a container that does not exist any more: gone..-FF, gone.info",
+		"changefeed leases gc cosmos:shop/leases --name mailer removes them")
+	all[1].want(t, Warn, "leases of a container that is not here: old..-FF", "address of their processors")
+	all[2].want(t, Warn, "no leases: note", "elsewhere")
 }

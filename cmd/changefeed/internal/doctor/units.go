@@ -126,7 +126,7 @@ func (p *patient) sort(c items.Container, all []unit.Unit) (units []unit.Unit, f
 		}
 	}
 	isLeases := len(all) > 0 && all[0].Processor != "" || idOf(c) == unit.DefaultContainer || p.At.Container == idOf(c)
-	isLease := func(r unit.Row) bool { return r.Lease != "" }
+	isLease := func(r unit.Row) bool { return r.Lease != "" || r.Dropped != "" }
 	if !isLeases && (strays == nil || !slices.ContainsFunc(strays.Rows, isLease)) {
 		return nil, nil // a container of documents, which happens to have the partition key
 	}
@@ -140,7 +140,7 @@ func (p *patient) sort(c items.Container, all []unit.Unit) (units []unit.Unit, f
 	}
 	found = append(found, good("units", c.Name, "%s", text))
 	if strays != nil {
-		found = append(found, judgeStrays(c.Name, strays)...)
+		found = append(found, judgeStrays(c.Name, p.addressOf(c).String(), strays)...)
 	}
 	return units, append(found, judgeNames(p.addressOf(c).String(), units)...)
 }

@@ -88,6 +88,26 @@ func Names(ctx context.Context, leases, monitored *place.Container) ([]string, e
 	return slices.Compact(names), nil
 }
 
+// droppedUnit returns the name of the unit of a document whose container does not exist any more; empty if that cannot
+// be known: in another account or database the container may exist.
+func droppedUnit(suffixes []suffix, id string) string {
+	for _, s := range suffixes {
+		rid := s.monitored.Concrete().RID()
+		database, ok := strings.CutSuffix(s.text, "_"+rid)
+		_, of, is := cutLast(database, "_")
+		name, rest, found := strings.Cut(id, database+"_")
+		gone, _, dotted := strings.Cut(rest, ".")
+		if !ok || !is || !found || name == "" || !dotted || !isContainerOf(gone, of) {
+			continue
+		}
+		isKnown := slices.ContainsFunc(suffixes, func(s suffix) bool { return s.monitored.Concrete().RID() == gone })
+		if _, _, isRecord := leasedoc.KindOf(name+database+"_"+gone, id); isRecord && !isKnown {
+			return name
+		}
+	}
+	return ""
+}
+
 // unitOf finds the unit of a document by the id.
 func unitOf(suffixes []suffix, id string) (processor string, monitored *place.Container) {
 	for _, s := range suffixes {

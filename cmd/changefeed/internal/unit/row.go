@@ -47,6 +47,7 @@ type Row struct {
 	Sharing   shared         // of an instance
 	Runs      *feed.Variant  // what an instance runs; nil if the instance does not tell
 	Presence  admin.Presence // of an instance
+	Dropped   string         // of a document: the unit that has left it, if its container does not exist any more
 	Notes     []string
 
 	record feed.Record

@@ -164,9 +164,13 @@ func everything(ctx context.Context, c feed.Source) (documents []feed.Change, er
 
 // stray describes a document that belongs to no unit of this store.
 func stray(doc feed.Change, suffixes []suffix) Row {
-	r := Row{Kind: KindDocument, ID: doc.ID}
+	r := Row{Kind: KindDocument, ID: doc.ID, Dropped: droppedUnit(suffixes, doc.ID)}
 	prefix, token, isLease := strings.Cut(doc.ID, "..")
-	if !isLease {
+	switch {
+	case r.Dropped != "" && !isLease:
+		r.note("a record of unit %s, whose container does not exist any more", r.Dropped)
+		return r
+	case !isLease:
 		r.note("no lease of a container in this store")
 		return r
 	}
@@ -176,10 +180,13 @@ func stray(doc feed.Change, suffixes []suffix) Row {
 		_, rids, ok := strings.Cut(s.text, "_") // after the host
 		return ok && strings.HasSuffix(prefix, "_"+rids)
 	}
-	if slices.ContainsFunc(suffixes, elsewhere) {
+	switch {
+	case r.Dropped != "":
+		r.note("a lease of unit %s, whose container does not exist any more", r.Dropped)
+	case slices.ContainsFunc(suffixes, elsewhere):
 		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look " +
 			"from there")
-	} else {
+	default:
 		r.note("a lease, but of a container that is not in this store")
 	}
 	return r
