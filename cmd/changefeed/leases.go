@@ -72,9 +72,6 @@ func (o *leasesOptions) withUnits(cmd *cobra.Command, args []string,
 	return o.withOpener(func(opener *place.Opener) error {
 		units, err := surveyUnits(cmd.Context(), &o.survey, opener, at, o.source)
 		switch {
-		// The command has guessed the name leases, so the error says why there may be no such container.
-		case errors.Is(err, place.ErrNoContainer) && o.db != "" && !cmd.Flags().Changed("container"):
-			return fmt.Errorf("%w; processors make no lease container by themselves", err)
 		case errors.Is(err, feed.ErrBadRequest): // a container that cannot have leases
 			return usage.Error{Err: err}
 		case err != nil:

@@ -149,7 +149,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	s := settings(orders(t, "1", "2"), io.Discard)
 	s.Create = false
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
-		!strings.HasSuffix(err.Error(), "; --create-leases makes the lease container") {
+		!strings.HasSuffix(err.Error(), ": --create-leases makes the lease container") {
 		t.Errorf("without a lease container: %v", err)
 	}
 	s.Create = true
@@ -361,7 +361,7 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	}
 	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
-		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too") {
+		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too; there are leases, letters, orders") {
 		t.Errorf("without a container for letters: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func (i *Instance) findLeases(ctx context.Context, opener *place.Opener) (*place
 	case !errors.Is(err, feed.ErrNotFound) && !errors.Is(err, place.ErrNoContainer):
 		return leases, err
 	case !i.Create:
-		return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
+		return nil, place.Advise(err, "--create-leases makes the lease container", i.Leases != "")
 	}
 	return nil, nil
 }

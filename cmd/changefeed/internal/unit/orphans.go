@@ -35,8 +35,8 @@ const orphanAge = 10 * time.Minute
 
 // Orphans returns the documents of the units with a name whose containers do not exist any more, also those that cannot
 // be removed yet, because one of the same unit was written lately. among are the containers of the same store or, in an
-// account, of the same database. That a container of another account or database does not exist cannot be known here, so
-// its leases are no orphans.
+// account, of the same database. That a container of another account or database does not exist cannot be known here,
+// so its leases are no orphans.
 func Orphans(ctx context.Context, leases *place.Container, among []*place.Container, name string) (found []Orphan,
 	err error,
 ) {
