@@ -69,6 +69,28 @@ func TestOneLeaseIsExplainedWithItsHistory(t *testing.T) {
 	}
 }
 
+// A second pause of a paused range changes nothing, and names who has paused it, and why.
+func TestASecondPauseNamesTheFirst(t *testing.T) {
+	orders, leases := stores(t)
+	if _, err := leases.Create(t.Context(), half(t, 0)); err != nil {
+		t.Fatal(err)
+	}
+	of := Of(half(t, 0).Range)
+	for i, by := range []string{"ada", "eve"} {
+		steps, err := Open(orders, leases, Options{By: by, Reason: "INC of " + by}).Pause(t.Context(), of)
+		if err != nil || len(steps) != 1 {
+			t.Fatal(steps, err)
+		}
+		if q := steps[0].Earlier; (q != nil) != (i == 1) || q != nil && (q.By != "ada" || q.Reason != "INC of ada") {
+			t.Errorf("the pause by %s found the earlier pause %+v", by, q)
+		}
+	}
+	l, err := Open(orders, leases, Options{}).List(t.Context())
+	if err != nil || l.Leases[0].Pause.By != "ada" {
+		t.Errorf("the lease is paused as %+v, %v, want by the first", l.Leases[0].Pause, err)
+	}
+}
+
 // Several conditions of a lease have several steps, the worst condition first, and no step twice.
 func TestEachStepIsSaidOnce(t *testing.T) {
 	now := time.Now()

@@ -112,6 +112,8 @@ func exitCode(ctx context.Context, err error, began bool) int {
 		return exitInterrupted
 	case found:
 		return exitFound
+	case place.SpeaksHTTPS(err):
+		return exitRefused
 	case missing, is(place.ErrNoContainer, place.ErrNoDatabase):
 		return exitMissing
 	case wrong, !began:

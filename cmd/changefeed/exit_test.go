@@ -57,6 +57,14 @@ func TestEachEndHasItsExitCode(t *testing.T) {
 	}
 }
 
+// A server that speaks https is not reached by http, whatever the command makes of its refusal.
+func TestAServerThatSpeaksHTTPSIsNotReached(t *testing.T) {
+	err := usage.Error{Err: errors.New("GET /: 400: Client sent an HTTP request to an HTTPS server")}
+	if code := exitCode(t.Context(), err, true); code != exitRefused {
+		t.Errorf("exit code %d, want %d", code, exitRefused)
+	}
+}
+
 // A command that only prints is done when its reader has seen enough. A connection that breaks is no such reader.
 func TestOnlyCommandsThatPrintMayLoseTheirReader(t *testing.T) {
 	gone := fmt.Errorf("write: %w", syscall.EPIPE)

@@ -72,6 +72,7 @@ var followed = []advice{
 	{text: "leases delete --name NAME", follow: "leases delete --name one --db $DIR --yes", says: "deleted one"},
 	{text: "leases delete", follow: "leases delete $URL/shop/leases --name other --yes", says: "deleted other"},
 	{text: "doctor", follow: "doctor $URL"},
+	{text: "help", follow: "help", says: "tail"},
 	{text: "help run", follow: "help run", says: "--dead-letters"},
 }
 

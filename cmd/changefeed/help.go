@@ -41,7 +41,7 @@ func pageOf(cmd *cobra.Command) manual.Page {
 	}
 	if !cmd.IsAdditionalHelpTopicCommand() {
 		cmd.InitDefaultHelpFlag()
-		p.Usage, p.Flags = cmd.UseLine(), manual.Flags(cmd.LocalFlags(), cmd.InheritedFlags())
+		p.Usage, p.Flags = usageOf(cmd), manual.Flags(cmd.LocalFlags(), cmd.InheritedFlags())
 	}
 	for _, g := range append(cmd.Groups(), &cobra.Group{Title: "Commands"}) {
 		s := manual.Section{Title: g.Title}
@@ -60,6 +60,18 @@ func pageOf(cmd *cobra.Command) manual.Page {
 		}
 	}
 	return p
+}
+
+// usageOf returns the forms of a command. A command with commands below it is followed by one of them, unless its
+// arguments say that it does something by itself.
+func usageOf(cmd *cobra.Command) string {
+	if !cmd.HasAvailableSubCommands() {
+		return cmd.UseLine()
+	}
+	if below := cmd.CommandPath() + " COMMAND [flags]"; !strings.Contains(cmd.Use, " ") {
+		return below
+	}
+	return cmd.UseLine() + "\n  " + cmd.CommandPath() + " COMMAND [flags]"
 }
 
 // helpCommand is the command help. Unlike cobra's own, this command fails for an unknown command. Otherwise a script

@@ -79,9 +79,11 @@ On a terminal the command asks first; elsewhere --yes is required. To be able to
 // checkReset checks the flags of a reset.
 func checkReset(to feed.Start, after string, key feed.PartitionKey, lease string) error {
 	switch {
-	case (after == "") == to.IsZero():
+	case after != "" && !to.IsZero():
+		return usage.Error{Err: errors.New("--to and --after are given: want one of them: both say where to continue")}
+	case after == "" && to.IsZero():
 		return usage.Error{Err: errors.New("--to is missing: want beginning, now or a time; or --after with a " +
-			"position, and not both")}
+			"position")}
 	case key != "" && after == "" && to.IsNow():
 		return usage.Flag("to", "now", "beginning or a time, because a reset of one key delivers its changes again")
 	case key != "" && lease != "":

@@ -181,8 +181,28 @@ func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Co
 	defer cancel()
 	steps, err := do(ctx)
 	unread := o.writeSteps(steps, past, err)
-	return cmp.Or(explainSteering(err), unread) // an output without a reader hides no failure
+	return cmp.Or(explainSteering(o.complete(err)), unread) // an output without a reader hides no failure
 }
+
+// complete returns an error whose commands can be pasted.
+func (o *steerOptions) complete(err error) error {
+	if err == nil || o.commands.Complete(err.Error()) == err.Error() {
+		return err
+	}
+	return completedError{err, o.commands.Complete(err.Error())}
+}
+
+// completedError is an error with another text.
+type completedError struct {
+	error
+	text string
+}
+
+// Error implements error.
+func (e completedError) Error() string { return e.text }
+
+// Unwrap returns the error.
+func (e completedError) Unwrap() error { return e.error }
 
 // writeSteps reports the steps before an error.
 func (o *steerOptions) writeSteps(steps []admin.Step, past string, err error) error {
@@ -283,7 +303,11 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 			}
 			return o.withUnit(cmd, args, func(u *admin.Unit, _ string) error {
 				return o.steer(cmd, "paused", func(ctx context.Context) ([]admin.Step, error) {
-					return u.Pause(ctx, chosen)
+					steps, err := u.Pause(ctx, chosen)
+					if len(steps) > 0 {
+						o.sayEarlier(steps[0].Earlier)
+					}
+					return steps, err
 				})
 			})
 		},
@@ -292,6 +316,19 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 	cmd.Flags().Lookup("yes").Usage = "as for other commands; nothing is asked here"
 	o.registerLease(cmd)
 	return cmd
+}
+
+// sayEarlier says who had paused the leases already, and why: that stays as it is.
+func (o *steerOptions) sayEarlier(q *admin.Request) {
+	if q == nil {
+		return
+	}
+	why := ""
+	if q.Reason != "" {
+		why = ": " + terminal.OneLine(q.Reason)
+	}
+	o.report.Notice("%s had paused %s already%s; who and why stay as they were", terminal.OneLine(cmp.Or(q.By, "somebody")),
+		q.Of, why)
 }
 
 // leasesResumeCommand is the command leases resume.

@@ -230,6 +230,7 @@ func (u *Unit) Listing() *admin.Listing {
 type Sum struct {
 	Leases    int
 	Instances int // at work
+	Held      int // partition keys, whose changes wait in dead letters
 	Lag       int64
 	Exact     bool // lag is a count
 	// lag is an upper bound, because leases share a partition; if false and not exact, lag is a distance of LSNs
@@ -246,6 +247,7 @@ func (u *Unit) Sums() Sum {
 		switch r.Kind {
 		case KindLease:
 			s.Leases++
+			s.Held += r.Held
 			s.Known = s.Known && (r.Lag != nil || r.record.State == feed.StateRetired)
 		case KindHole:
 			s.Known = false
