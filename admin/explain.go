@@ -191,15 +191,21 @@ func (e explainer) whoReset() string {
 		return ""
 	}
 	on := time.UnixMilli(last.On)
+	age := sentence.Duration(max(0, e.now().Sub(on)))
 	for _, a := range slices.Backward(e.past) {
 		isReset := a.Action == ActionReset || a.Action == ActionRestore
 		// The line is written when the action has ended.
 		if isReset && a.Range.Overlaps(e.Range) && !a.At.Before(on.Truncate(time.Second)) {
-			return fmt.Sprintf("It was reset at %s by %s%s.", sentence.Clock(on, e.now()),
+			verb := "reset"
+			if a.Action == ActionRestore {
+				verb = "restored"
+			}
+			return fmt.Sprintf("It was %s at %s, %s ago, by %s%s.", verb, sentence.Clock(on, e.now()), age,
 				cmp.Or(sentence.OneLine(a.By), "somebody"), because(a.Reason))
 		}
 	}
-	return fmt.Sprintf("It was reset at %s; the history does not say by whom.", sentence.Clock(on, e.now()))
+	return fmt.Sprintf("It was reset or restored at %s, %s ago; the history does not say by whom.",
+		sentence.Clock(on, e.now()), age)
 }
 
 // replacement says which leases replace a lease that is being split, cut or joined, and what is missing.

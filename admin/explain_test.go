@@ -91,6 +91,33 @@ func TestASecondPauseNamesTheFirst(t *testing.T) {
 	}
 }
 
+// A restore is explained as one, with its age, and not as a reset.
+func TestARestoreIsExplainedAsOne(t *testing.T) {
+	orders, leases := stores(t)
+	if _, err := leases.Create(t.Context(), half(t, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leases.Create(t.Context(), half(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	u := Open(orders, leases, Options{By: "ada"})
+	s, err := u.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Restore(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	all, err := u.Explain(t.Context(), half(t, 0).Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(all[0].Facts, " "); !strings.Contains(said, "It was restored at ") ||
+		!strings.Contains(said, " ago, by ada.") {
+		t.Errorf("a restored lease is explained as %s", said)
+	}
+}
+
 // Several conditions of a lease have several steps, the worst condition first, and no step twice.
 func TestEachStepIsSaidOnce(t *testing.T) {
 	now := time.Now()

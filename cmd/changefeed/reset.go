@@ -48,22 +48,19 @@ On a terminal the command asks first; elsewhere --yes is required. To be able to
 			}
 			return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
 				text := cmp.Or(after, to.String())
-				if key.Value != "" {
+				if o.isKey = key.Value != ""; o.isKey {
 					of = "key " + string(key.Value) + " of " + of
 				}
-				if sure, err := o.ask(cmd, fmt.Sprintf("Reset %s to %s?", of, text)); err != nil ||
-					!sure && !o.sure.DryRun {
-					return err
-				}
-				return o.steer(cmd, "reset", func(ctx context.Context) ([]admin.Step, error) {
-					if key.Value != "" {
+				reset := func(ctx context.Context, u *admin.Unit) ([]admin.Step, error) {
+					switch {
+					case key.Value != "":
 						return resetKey(ctx, u, key.Value, to.Value, after)
-					}
-					if after != "" {
+					case after != "":
 						return u.ResetTo(ctx, chosen, feed.At(after))
 					}
 					return u.Reset(ctx, chosen, to.Value)
-				})
+				}
+				return o.steerSure(cmd, u, fmt.Sprintf("Reset %s to %s?", of, text), reset)
 			})
 		},
 	}

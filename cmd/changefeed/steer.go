@@ -36,7 +36,12 @@ type steerOptions struct {
 	sure   confirm.Flags
 	report *report.Report
 
-	commands unit.Commands // about the unit, once it is open
+	// Once the unit is open:
+	commands unit.Commands
+	opened   feed.Source
+	store    feed.LeaseStore
+	moved    map[string]string // what a reset moves, by the tokens of leases
+	isKey    bool              // a single key is reset
 }
 
 // registerUnit adds the flags to name a unit.
@@ -108,6 +113,7 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 		if err != nil {
 			return err
 		}
+		o.opened, o.store = source.Source, store
 		return f(admin.Open(source.Source, store, o.settings()), o.name+" on "+source.Address.Name())
 	})
 }
@@ -231,20 +237,26 @@ func (o *steerOptions) writeStep(s admin.Step, past string) error {
 	if o.sure.DryRun {
 		verb = "would " + string(s.Action)
 	}
+	text := stepText(s, verb, o.sure.DryRun) + o.moved[s.Lease.Token]
+	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(text))
+	return err
+}
+
+// stepText returns a step for people, or what would be done.
+func stepText(s admin.Step, verb string, isDry bool) string {
 	text := fmt.Sprintf("%s lease %s", verb, s.Lease.Token)
 	if s.Key != "" {
 		text = fmt.Sprintf("%s key %s of lease %s", verb, s.Key, s.Lease.Token)
 	}
 	switch isMade := s.Lease.Updated.IsZero(); { // nobody has stored it before
-	case s.Action == admin.ActionReset && isMade && o.sure.DryRun:
+	case s.Action == admin.ActionReset && isMade && isDry:
 		text = fmt.Sprintf("would make lease %s at %s", s.Lease.Token, s.To)
 	case s.Action == admin.ActionReset && isMade:
 		text = fmt.Sprintf("made lease %s at %s", s.Lease.Token, s.To)
 	case s.Action == admin.ActionReset:
 		text += fmt.Sprintf(" from %s to %s", s.Lease.Position, s.To)
 	}
-	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(text))
-	return err
+	return text
 }
 
 // writeNothing says: there was nothing to do.

@@ -78,7 +78,7 @@ func TestALeaseIsExplained(t *testing.T) {
 		}
 		all, err = o.explain(t, "")
 		wantAll(t, all, err, "Nobody owns the lease", "ada has paused -FF: INC-4711.",
-			"It was reset at "+at+" by bob: replay.",
+			"It was reset at "+at+", 0s ago, by bob: replay.",
 			"changefeed leases resume")
 	})
 }
