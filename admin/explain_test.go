@@ -140,7 +140,7 @@ func TestALeaseOfADeadUnitNeedsAnInstance(t *testing.T) {
 	ended := dead
 	ended.State = feed.StateRetired
 	for name, l := range map[string]*Listing{
-		"killed":  listingOf(now, dead, lease(0, 44*time.Second), lease(1, 61*time.Second)),
+		"killed":  listingOf(now, dead, lease(0, 43*time.Second), lease(1, 61*time.Second)),
 		"ended":   listingOf(now, ended, lease(0, 44*time.Second), lease(1, 61*time.Second)),
 		"failing": listingOf(now, dead, atWork(now.Add(-44*time.Second), func(r *feed.Record) { r.Attempts = 5 })),
 	} {
