@@ -174,7 +174,8 @@ func TestFaultsAreOrderedOverHTTP(t *testing.T) {
 }
 
 func ExampleInjector_Add() {
-	injector := faulty.New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "carried out") }))
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "carried out") })
+	injector := faulty.New(server)
 	if err := injector.Add(faulty.Fault{Container: "shop/orders", Status: 410, SubStatus: 1002}); err != nil {
 		fmt.Println(err)
 	}
