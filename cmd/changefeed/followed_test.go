@@ -71,6 +71,7 @@ var followed = []advice{
 	{
 		text:   "leases reset --key %s --to beginning",
 		follow: `leases reset --key ["a"] --to beginning $URL/shop/leases --name mailer --yes`, says: "reset",
+		prepare: "leases reset $URL/shop/leases --name mailer --to now --yes",
 	},
 	{text: "leases gc --name %s", follow: "leases gc --name mailer $URL/shop/leases --yes", says: "remove"},
 	{text: "leases gc", follow: "leases gc $URL/shop/leases --name mailer --yes"},
