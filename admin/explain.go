@@ -40,6 +40,7 @@ func (u *Unit) Explain(ctx context.Context, token string) ([]Explanation, error)
 		return nil, err
 	}
 	past, _ := entriesIn(records)
+	l.countNeeded(ctx, u.source)
 	all := l.Explain(past)
 	if token == "" {
 		return all, nil
@@ -103,7 +104,7 @@ func (e explainer) explain() Explanation {
 			x.Facts = append(x.Facts, sentence.Capital(note))
 		}
 	}
-	for _, fact := range []string{e.whoPaused(), e.whoReset(), e.replacement(), e.failingSince(), e.holesBeside()} {
+	for _, fact := range []string{e.whoPaused(), e.whoReset(), e.replacement(), e.failingSince(), e.holesBeside(), e.whyNotJoined()} {
 		if fact != "" {
 			x.Facts = append(x.Facts, fact)
 		}

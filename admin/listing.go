@@ -26,6 +26,8 @@ type Listing struct {
 	// Estimate has the lag of the unit as a whole, its watermark, its pace and what List has cost. If the lag could not
 	// be measured, Estimate.Total.Err says why.
 	Estimate changefeed.Estimation
+
+	needed int // how many leases the unit needs; 0 if nobody has counted
 }
 
 // Hole is a range of keys that no lease of the unit covers.
