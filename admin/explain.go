@@ -104,7 +104,9 @@ func (e explainer) explain() Explanation {
 			x.Facts = append(x.Facts, sentence.Capital(note))
 		}
 	}
-	for _, fact := range []string{e.whoPaused(), e.whoReset(), e.replacement(), e.failingSince(), e.holesBeside(), e.whyNotJoined()} {
+	for _, fact := range []string{
+		e.whoPaused(), e.whoReset(), e.replacement(), e.failingSince(), e.holesBeside(), e.whyNotJoined(),
+	} {
 		if fact != "" {
 			x.Facts = append(x.Facts, fact)
 		}

@@ -28,7 +28,9 @@ func TestALeaseSaysWhyItIsNotJoined(t *testing.T) {
 		"skips":   {property(notes.SkipsProperty, "x"), "after the changes that were skipped"},
 		"fence":   {func(l, _ *feed.Record) { l.Fence = now }, "has come to the changes of its reset"},
 		"foreign": {func(l, _ *feed.Record) { l.Epoch = "" }, "another kind of processor"},
-		"made":    {func(l, _ *feed.Record) { delete(l.Properties, notes.GenerationProperty) }, "another kind of processor"},
+		"made": {func(l, _ *feed.Record) {
+			delete(l.Properties, notes.GenerationProperty)
+		}, "another kind of processor"},
 		"keeps": {func(_, o *feed.Record) {
 			o.Properties = map[string]string{notes.NeverJoinProperty: "yes"}
 		}, "one keeps something for its range"},

@@ -90,7 +90,8 @@ var edges = map[string][]string{
 	"admin": {
 		".", "feed", "internal/cosmosdb/pkey", "internal/inquiry", "internal/keyspace", "internal/notes",
 		"internal/pause",
-		"internal/processor/balance", "internal/processor/instance", "internal/processor/parallel", "internal/processor/records", "internal/sentence",
+		"internal/processor/balance", "internal/processor/instance", "internal/processor/parallel",
+		"internal/processor/records", "internal/sentence",
 		"internal/variants",
 	},
 	"internal/sentence": {},

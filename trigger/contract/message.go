@@ -225,8 +225,8 @@ var jsonNames = map[reflect.Kind]string{
 
 // failure returns the error of a batch of n changes that a message says.
 func (m *toHost) failure(line []byte, n int) (error, *BreachError) {
-	if m.Done < 0 || m.Done > n {
-		return nil, breach(line, "done is %d: the batch has %d changes", m.Done, n)
+	if m.Done < 0 || m.Done > 0 && m.Done >= n {
+		return nil, breach(line, "done is %d, and the batch has %d changes: want fewer, because one has failed", m.Done, n)
 	}
 	if m.Done > 0 && len(m.Items) > 0 {
 		return nil, breach(line, "done and items are set: want one of them")
