@@ -211,6 +211,8 @@ func decodeMembers(line []byte) (m toHost, err error) {
 	if err := json.Unmarshal(line, &m); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			return m, breach(line, "%s is a JSON %s: want %s", wrong.Field, wrong.Value, jsonNames[wrong.Type.Kind()])
+		} else if ok {
+			return m, breach(line, "want a JSON object on a line, and not a JSON %s", wrong.Value)
 		}
 		return m, breach(line, "want a JSON object on a line (%v)", err)
 	}
