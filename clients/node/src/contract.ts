@@ -47,8 +47,8 @@ export class Connection<T> {
   #beat: NodeJS.Timeout | undefined;
 
   /**
-   * Resolves when the processor has closed the connection after a stop and all calls of the handler have ended; rejects
-   * if it has closed it without one.
+   * Resolves when the processor has closed the connection after a stop; rejects if it has closed it without one. The
+   * signals of the batches in hand are then aborted.
    */
   readonly ended: Promise<void>;
 
@@ -72,8 +72,8 @@ export class Connection<T> {
         const gone = this.#failure ?? new Canceled("stopped");
         for (const waiting of this.#confirming.values()) waiting.forEach((w) => w.reject(gone));
         this.#confirming.clear();
-        const failure = this.#failure;
-        void Promise.allSettled([...this.#calls]).then(() => failure ? reject(failure) : resolve());
+        if (this.#failure) reject(this.#failure);
+        else resolve();
       };
       from.once("end", end);
       from.once("close", end);
@@ -88,6 +88,14 @@ export class Connection<T> {
 
   /** close closes our end: the processor ends, and the batches in hand have failed. */
   close(): void { this.#to.end(); }
+
+  /** settled waits until all calls of the handler have ended, at most for a while. */
+  async settled(atMostMs: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => { timer = setTimeout(resolve, atMostMs); });
+    await Promise.race([Promise.allSettled([...this.#calls]), late]);
+    clearTimeout(timer);
+  }
 
   /** cancelAll aborts the signals of all batches. */
   cancelAll(cause: Cause): void {

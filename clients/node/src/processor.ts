@@ -94,6 +94,9 @@ export class Processor<T> implements AsyncDisposable {
     return awaitCaughtUp(() => this.lag(), o.timeoutMs ?? 30_000);
   }
 
+  /** The process of the binary, while it runs. */
+  get pid(): number | undefined { return this.#child?.exitCode === null ? this.#child.pid : undefined; }
+
   /** lag returns how far behind the unit is. What is not known is null. */
   async lag(): Promise<Lag> {
     return lagOf(findBinary(this.#options.binary), await this.#resolve(), this.#options.name);
@@ -148,6 +151,7 @@ export class Processor<T> implements AsyncDisposable {
     this.#connection = connection;
     const [code, signal] = await ended;
     const broken = await connection.ended.then(() => undefined, (error: Error) => error);
+    await connection.settled(settleMs);
     const error = broken instanceof ChangefeedError && broken.code === "contract" ? broken
       : errorOf(failure, code, signal, last);
     if (error) throw error;
@@ -175,7 +179,7 @@ export class Processor<T> implements AsyncDisposable {
     } else if (lease !== undefined && entry.msg === "lease acquired") {
       on?.lease?.({ lease, what: "acquired" });
     } else if (lease !== undefined && entry.msg === "lease released") {
-      on?.lease?.({ lease, what: reason === "lost" ? "lost" : "released", ...(reason ? { reason } : {}) });
+      on?.lease?.({ lease, what: reason === "lost" || reason === "stuck" ? "lost" : "released", ...(reason ? { reason } : {}) });
     } else if (entry.msg.startsWith("outage")) {
       on?.outage?.(entry.msg !== "outage is over");
     } else if (entry.msg === "change feed processor" && entry.level === "ERROR") {

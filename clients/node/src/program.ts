@@ -12,6 +12,8 @@ export interface ProgramOptions<T> {
   decode?: (document: unknown) => T;
 }
 
+const settleMs = 2000; // for a handler whose signal is aborted, at the end
+
 /**
  * program handles batches in a program that `changefeed run --long-lived -- node app.mjs` has started. The promise
  * resolves when the processor has stopped in order, and rejects if it has died: exit then.
@@ -23,6 +25,7 @@ export async function program<T = unknown>(handler: Handler<T>, options: Program
   try {
     await connection.ended;
   } finally {
+    await connection.settled(settleMs);
     connection.close();
   }
 }
