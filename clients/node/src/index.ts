@@ -3,6 +3,7 @@ export { findBinary } from "./binary.js";
 export type { Handler } from "./contract.js";
 export { Canceled, type Cause, ChangefeedError, Outage, Poison, type Result } from "./failures.js";
 export type { Lag, Lease } from "./lag.js";
+export type { Letter } from "./letters.js";
 export type { ContainerLike, Events, LogEntry, Options } from "./options.js";
 export { Processor, processor } from "./processor.js";
 export { program, type ProgramOptions } from "./program.js";

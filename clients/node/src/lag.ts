@@ -43,7 +43,7 @@ export async function lagOf(
 }
 
 /** beside returns the address of the container "leases" beside another. */
-function beside(source: string): string {
+export function beside(source: string): string {
   const cut = Math.max(source.lastIndexOf("/"), source.lastIndexOf("#"), source.lastIndexOf(":"));
   return `${source.slice(0, cut + 1)}leases`;
 }

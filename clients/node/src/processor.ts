@@ -4,9 +4,10 @@ import type { Batch } from "./batch.js";
 import { environment, errorOf, findBinary, parseSaid, type Said } from "./binary.js";
 import { Connection, type Handler } from "./contract.js";
 import { ChangefeedError, messageOf, type Result } from "./failures.js";
-import { awaitCaughtUp, type Lag, lagOf } from "./lag.js";
+import { awaitCaughtUp, beside, type Lag, lagOf } from "./lag.js";
+import { type Box, type Letter, listLetters, releaseKey, retryLetter } from "./letters.js";
 import { readLines } from "./lines.js";
-import { drainOf, type LogEntry, type Options, resolve, type Resolved, runArguments } from "./options.js";
+import { addressOf, drainOf, type LogEntry, type Options, resolve, type Resolved, runArguments } from "./options.js";
 import { BatchQueue, type OpenBatch } from "./queue.js";
 
 const settleMs = 2000; // for a handler whose signal is aborted, at the end
@@ -100,6 +101,22 @@ export class Processor<T> implements AsyncDisposable {
   /** lag returns how far behind the unit is. What is not known is null. */
   async lag(): Promise<Lag> {
     return lagOf(findBinary(this.#options.binary), await this.#resolve(), this.#options.name);
+  }
+
+  /** letters lists the parked changes of the unit. */
+  async *letters(): AsyncGenerator<Letter, void, void> { yield* listLetters(await this.#box()); }
+
+  /** retry has a letter handled again, in order with the other changes of its key. It rejects if that fails again. */
+  async retry(id: string): Promise<void> { await retryLetter(await this.#box(), id); }
+
+  /** release lets a held key continue without the change that has failed. */
+  async release(key: readonly unknown[]): Promise<void> { await releaseKey(await this.#box(), key); }
+
+  async #box(): Promise<Box> {
+    const { source, leases = beside(source), access } = await this.#resolve();
+    const { deadLetters, binary, name } = this.#options;
+    const address = deadLetters === undefined ? undefined : await addressOf(deadLetters);
+    return { binary: findBinary(binary), address, source, leases, name, access };
   }
 
   async [Symbol.asyncDispose](): Promise<void> { await this.stop(); }

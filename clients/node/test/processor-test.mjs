@@ -90,6 +90,43 @@ test("a poison change and one that cannot be decoded are parked at once, and no 
   assert.deepEqual(["good", "poison", "fine"].filter((id) => seen.filter((s) => s === id).length !== 1), []);
 });
 
+test("letters are listed, retried and released", async (t) => {
+  const source = await fresh();
+  let isMended = false;
+  const { seen, handler } = collect();
+  const { p } = await start(t, source, {
+    maxAttempts: 1, hold: true, deadLetters: new URL("letters", source.address.replace("/items", "/")).href,
+    handler: async (batch) => {
+      if (!isMended && batch.changes.some((c) => c.value.isBad)) throw new Poison("not yet");
+      await handler(batch);
+    },
+  });
+  const letters = async () => {
+    const all = [];
+    for await (const letter of p.letters()) all.push(letter);
+    return all;
+  };
+  for (const pk of ["a", "b"]) {
+    await source.container.items.create({ id: `${pk}1`, pk, isBad: true });
+    while ((await letters()).length === 0);
+    await source.container.items.create({ id: `${pk}2`, pk });
+    let all;
+    while ((all = await letters()).length < 2);
+    assert.deepEqual(all.map((l) => [l.item, l.disposition]), [[`${pk}1`, "poison"], [`${pk}2`, "held"]]);
+    assert.match(all[0].cause, /not yet/);
+    if (pk === "a") {
+      await assert.rejects(p.retry(all[0].id), { code: "failed" });
+      isMended = true;
+      await p.retry(all[0].id);
+      isMended = false;
+    } else {
+      await p.release([pk]);
+    }
+    while ((await letters()).some((l) => l.disposition === "held"));
+  }
+  assert.deepEqual(seen, ["a1", "a2", "b2"]);
+});
+
 test("an outage counts as no attempt, and an error does", async (t) => {
   const source = await fresh({}, "a");
   const attempts = [];
