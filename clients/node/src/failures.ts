@@ -64,7 +64,7 @@ export class ChangefeedError extends Error {
  * are handled. `done`: the first changes are handled; without an error, all of them are.
  */
 export type Result<T> =
-  | { failed: readonly { change: Change<T>; error: unknown; untried?: boolean }[]; error?: unknown }
+  | { failed: readonly { change: Change<T>; error?: unknown; untried?: boolean }[] }
   | { done: number; error?: unknown };
 
 interface Item {
@@ -90,6 +90,7 @@ export interface Answer {
 export function failedAnswer(id: number, error: unknown): Answer {
   const answer: Answer = { type: "failed", id, error: messageOf(error) || "the handler has failed and says no reason" };
   if (error instanceof Poison) answer.poison = true;
+  if (error instanceof Canceled) answer.outage = true; // given up, and not failed
   if (error instanceof Outage) {
     answer.outage = true;
     if (error.afterMs !== undefined) answer.after = error.afterMs / 1000;
@@ -125,12 +126,11 @@ export function answerOf<T>(
       if (i < 0) return failedAnswer(id, new Error("the handler has named a failed change that is not in the batch"));
       items.push(untried ? { index: place(i), untried: true } : itemOf(place(i), error));
     }
+  } else if (result && !(Number.isInteger(result.done) && result.done >= 0 && result.done <= changes.length)) {
+    return failedAnswer(id, new Error(`done is ${result.done}: the batch has ${changes.length} changes`));
   } else if (result && (result.error !== undefined || result.done < changes.length)) {
     const error = result.error ?? new Error(`the handler has handled ${result.done} of ${changes.length} changes`);
     const answer = failedAnswer(id, error);
-    if (!Number.isInteger(result.done) || result.done < 0 || result.done > changes.length) {
-      return failedAnswer(id, new Error(`done is ${result.done}: the batch has ${changes.length} changes`));
-    }
     if (items.length === 0 || answer.outage) return result.done > 0 ? { ...answer, done: firstDone(result.done) } : answer;
     for (let i = result.done; i < changes.length; i++) {
       items.push(i === result.done ? itemOf(place(i), error) : { index: place(i), untried: true });

@@ -25,7 +25,7 @@ export class Processor<T> implements AsyncDisposable {
   #setReady!: () => void;
   #failReady!: (error: Error) => void;
 
-  /** Resolves when the processor has its first leases; rejects if it has ended before. */
+  /** Resolves when the processor works: the unit has its leases, and a new unit its start. Rejects if run() ends before. */
   readonly ready: Promise<void>;
 
   constructor(options: Options<T>) {
@@ -59,12 +59,10 @@ export class Processor<T> implements AsyncDisposable {
   async *batches(signal?: AbortSignal): AsyncGenerator<OpenBatch<T>, void, void> {
     if (this.#options.handler) throw new ChangefeedError("batches() is called beside the option handler: want one", "usage");
     const running = this.run(signal);
-    const failed = running.then(() => undefined);
-    failed.catch(() => {}); // heard of below
+    const close = () => this.#queue.close();
+    running.then(close, close);
     try {
-      for (;;) {
-        const next = await Promise.race([this.#queue.next(), failed]);
-        if (!next) return;
+      for (let next = await this.#queue.next(); next; next = await this.#queue.next()) {
         let isFinished = false;
         try {
           yield next;
@@ -74,8 +72,9 @@ export class Processor<T> implements AsyncDisposable {
           else next.giveUp();
         }
       }
+      await running; // it says why it has ended
     } finally {
-      this.#queue.close();
+      close();
       await this.stop();
     }
   }

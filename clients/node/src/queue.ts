@@ -17,7 +17,7 @@ export type OpenBatch<T> = Batch<T> & {
 /** BatchQueue hands the batches of a processor to a loop. */
 export class BatchQueue<T> {
   #waiting: OpenBatch<T>[] = [];
-  #wake: ((next: OpenBatch<T>) => void) | undefined;
+  #wake: ((next: OpenBatch<T> | undefined) => void) | undefined;
   #isClosed = false;
 
   /** handler puts a batch into the queue and waits until it is acknowledged. */
@@ -41,10 +41,10 @@ export class BatchQueue<T> {
     this.#wake = undefined;
   });
 
-  /** next returns the next batch. */
-  next(): Promise<OpenBatch<T>> {
+  /** next returns the next batch; undefined if the queue is closed. */
+  next(): Promise<OpenBatch<T> | undefined> {
     const first = this.#waiting.shift();
-    if (first) return Promise.resolve(first);
+    if (first || this.#isClosed) return Promise.resolve(first);
     return new Promise((resolve) => { this.#wake = resolve; });
   }
 
@@ -52,5 +52,6 @@ export class BatchQueue<T> {
   close(): void {
     this.#isClosed = true;
     this.#waiting.splice(0).forEach((b) => b.giveUp());
+    this.#wake?.(undefined);
   }
 }

@@ -260,6 +260,8 @@ test("the loop over batches acknowledges them", async (t) => {
     break;
   }
   assert.equal((await processor(options).lag()).total, 0);
+  const wrong = processor({ ...options, source: "http://127.0.0.1:1/a/b" });
+  await assert.rejects(wrong.batches().next(), { code: "refused" });
 });
 
 test("keys are at work at once", async (t) => {
