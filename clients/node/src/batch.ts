@@ -114,7 +114,9 @@ export interface Decoded<T> {
 }
 
 /** decodeChanges decodes the documents of a batch. */
-export function decodeChanges<T>(raw: readonly RawChange[], decode: ((document: unknown) => T) | undefined): Decoded<T> {
+export function decodeChanges<T>(
+  raw: readonly RawChange[], decode: ((document: unknown) => T) | undefined,
+): Decoded<T> {
   if (!decode) {
     const changes = raw.map((c) => new Change<T>(c, c.document as T, c.previous as T | undefined));
     return { changes, undecoded: [], places: undefined };

@@ -28,7 +28,8 @@ export function findBinary(given?: string): string {
     if (dir && isProgram(join(dir, executable))) return join(dir, executable);
   }
   throw new ChangefeedError(
-    `there is no binary changefeed: CHANGEFEED_BINARY is not set, the package ${optional} is not installed, and PATH has none`,
+    `there is no binary changefeed: CHANGEFEED_BINARY is not set, the package ${optional} is not installed, and PATH ` +
+      "has none",
     "binary", `install ${optional} (npm install without --omit=optional), or let CHANGEFEED_BINARY name the binary`,
   );
 }
@@ -49,11 +50,13 @@ export interface Access {
   endpoint?: string | undefined; // of the account to which the key belongs
 }
 
+const accountVariables = ["COSMOS_ENDPOINT", "COSMOS_KEY", "COSMOS_CONNECTION_STRING", "CHANGEFEED_CONTEXT"];
+
 /** environment returns the environment of the binary. Secrets are here, because every user can see arguments. */
 export function environment({ auth, endpoint }: Access): NodeJS.ProcessEnv {
   const env = { ...process.env };
   if (!auth) return env;
-  for (const other of ["COSMOS_ENDPOINT", "COSMOS_KEY", "COSMOS_CONNECTION_STRING", "CHANGEFEED_CONTEXT"]) delete env[other];
+  for (const other of accountVariables) delete env[other];
   if ("connectionString" in auth) return { ...env, COSMOS_CONNECTION_STRING: auth.connectionString };
   return { ...env, COSMOS_KEY: auth.key, ...(endpoint ? { COSMOS_ENDPOINT: endpoint } : {}) };
 }

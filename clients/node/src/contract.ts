@@ -160,7 +160,8 @@ export class Connection<T> {
     try {
       const { changes, undecoded, places } = decodeChanges(raw.changes, this.#settings.decode);
       const batch = new Batch(raw, changes, () => this.#confirm(raw.id));
-      const result = changes.length > 0 || undecoded.length === 0 ? await this.#settings.handler(batch, signal) : undefined;
+      const hasWork = changes.length > 0 || undecoded.length === 0;
+      const result = hasWork ? await this.#settings.handler(batch, signal) : undefined;
       if (signal.aborted && !result) return { type: "released", id: raw.id };
       return answerOf(raw.id, result, changes, undecoded, places);
     } catch (error) {

@@ -60,8 +60,8 @@ export class ChangefeedError extends Error {
 }
 
 /**
- * What a handler can return. Nothing: all changes are handled. `failed`: exactly these changes have failed, and all others
- * are handled. `done`: the first changes are handled; without an error, all of them are.
+ * What a handler can return. Nothing: all changes are handled. `failed`: exactly these changes have failed, and all
+ * others are handled. `done`: the first changes are handled, and the others are not.
  */
 export type Result<T> =
   | { failed: readonly { change: Change<T>; error?: unknown; untried?: boolean }[] }
@@ -131,7 +131,9 @@ export function answerOf<T>(
   } else if (result && (result.error !== undefined || result.done < changes.length)) {
     const error = result.error ?? new Error(`the handler has handled ${result.done} of ${changes.length} changes`);
     const answer = failedAnswer(id, error);
-    if (items.length === 0 || answer.outage) return result.done > 0 ? { ...answer, done: firstDone(result.done) } : answer;
+    if (items.length === 0 || answer.outage) {
+      return result.done > 0 ? { ...answer, done: firstDone(result.done) } : answer;
+    }
     for (let i = result.done; i < changes.length; i++) {
       items.push(i === result.done ? itemOf(place(i), error) : { index: place(i), untried: true });
     }

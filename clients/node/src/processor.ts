@@ -25,7 +25,7 @@ export class Processor<T> implements AsyncDisposable {
   #setReady!: () => void;
   #failReady!: (error: Error) => void;
 
-  /** Resolves when the processor works: the unit has its leases, and a new unit its start. Rejects if run() ends before. */
+  /** Resolves when the unit has its leases, and a new unit its start; rejects if run() ends before. */
   readonly ready: Promise<void>;
 
   constructor(options: Options<T>) {
@@ -38,8 +38,8 @@ export class Processor<T> implements AsyncDisposable {
   }
 
   /**
-   * run runs the processor until stop() or the signal, then resolves. It rejects with a ChangefeedError if the processor
-   * cannot go on. A processor runs once; further calls return the same promise.
+   * run runs the processor until stop() or the signal, then resolves. It rejects with a ChangefeedError if the
+   * processor cannot go on. A processor runs once; further calls return the same promise.
    */
   run(signal?: AbortSignal): Promise<void> {
     const stop = () => void this.stop();
@@ -57,7 +57,9 @@ export class Processor<T> implements AsyncDisposable {
    * without an acknowledgement, and the processor stops.
    */
   async *batches(signal?: AbortSignal): AsyncGenerator<OpenBatch<T>, void, void> {
-    if (this.#options.handler) throw new ChangefeedError("batches() is called beside the option handler: want one", "usage");
+    if (this.#options.handler) {
+      throw new ChangefeedError("batches() is called beside the option handler: want one", "usage");
+    }
     const running = this.run(signal);
     const close = () => this.#queue.close();
     running.then(close, close);
@@ -80,8 +82,8 @@ export class Processor<T> implements AsyncDisposable {
   }
 
   /**
-   * stop ends the processor: the batches in hand have drainMs (at most the option's) to finish, and then their signals are
-   * aborted. It resolves when the leases are free.
+   * stop ends the processor: the batches in hand have drainMs (at most the option's) to finish, and then their signals
+   * are aborted. It resolves when the leases are free.
    */
   async stop(o: { drainMs?: number } = {}): Promise<void> {
     this.#stop ??= o;
@@ -195,7 +197,8 @@ export class Processor<T> implements AsyncDisposable {
     } else if (lease !== undefined && entry.msg === "lease acquired") {
       on?.lease?.({ lease, what: "acquired" });
     } else if (lease !== undefined && entry.msg === "lease released") {
-      on?.lease?.({ lease, what: reason === "lost" || reason === "stuck" ? "lost" : "released", ...(reason ? { reason } : {}) });
+      const what = reason === "lost" || reason === "stuck" ? "lost" : "released";
+      on?.lease?.({ lease, what, ...(reason ? { reason } : {}) });
     } else if (entry.msg.startsWith("outage")) {
       on?.outage?.(entry.msg !== "outage is over");
     } else if (entry.msg === "change feed processor" && entry.level === "ERROR") {

@@ -40,6 +40,7 @@ function pipes(): [Readable, Writable] {
   }
   if (read === 0) return [process.stdin, process.stdout];
   return [
-    new Socket({ fd: read, readable: true, writable: false }), new Socket({ fd: write, readable: false, writable: true }),
+    new Socket({ fd: read, readable: true, writable: false }),
+    new Socket({ fd: write, readable: false, writable: true }),
   ];
 }

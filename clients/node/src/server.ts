@@ -89,7 +89,9 @@ export class TestServer implements AsyncDisposable {
   }
 
   /** lag returns how far behind a unit is. */
-  async lag(source: string | ContainerLike | FreshContainer, name: string, leases?: string | ContainerLike): Promise<Lag> {
+  async lag(
+    source: string | ContainerLike | FreshContainer, name: string, leases?: string | ContainerLike,
+  ): Promise<Lag> {
     const where = {
       source: await this.#address(source), leases: leases === undefined ? undefined : await addressOf(leases),
       access: this.#access,

@@ -18,7 +18,7 @@ export async function fresh(spec = {}, ...ids) {
 /** start runs a processor until the test ends. Its run() is awaited then. */
 export async function start(t, source, options) {
   const p = processor({
-    source: source.address, name: "unit", createLeases: true, auth: { key: server.key }, on: { log: process.env.VERBOSE ? console.error : () => {} }, ...options,
+    source: source.address, name: "unit", createLeases: true, auth: { key: server.key }, on: { log() {} }, ...options,
   });
   const run = p.run();
   run.catch(() => {}); // the test looks at it, or ready rejects
