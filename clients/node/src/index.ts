@@ -8,4 +8,4 @@ export type { ContainerLike, Events, LogEntry, Options } from "./options.js";
 export { Processor, processor } from "./processor.js";
 export { program, type ProgramOptions } from "./program.js";
 export type { OpenBatch } from "./queue.js";
-export { type ContainerSpec, type FreshContainer, type ServerOptions, startServer, TestServer } from "./server.js";
+export { type ContainerSpec, type Fault, type FreshContainer, type ServerOptions, startServer, TestServer } from "./server.js";

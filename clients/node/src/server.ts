@@ -34,6 +34,24 @@ export interface ContainerSpec {
   retentionMs?: number;
 }
 
+/** A fault on order. Without a member but times, the next request is answered as ever. */
+export interface Fault {
+  /** Only requests of this container; the default is all. */
+  container?: string | ContainerLike | FreshContainer;
+  /** Only requests with this method; queries are POSTs. */
+  method?: string;
+  /** The status of the answer, such as 429, 410, 503 or 449; the request has then no effect. */
+  status?: number;
+  subStatus?: number;
+  retryAfterMs?: number;
+  /** The request is served, and its answer is lost. */
+  lose?: boolean;
+  /** The answer comes this much later. */
+  delayMs?: number;
+  /** How many requests meet the fault; the default is 1. */
+  times?: number;
+}
+
 let databases = 0; // made by this process
 
 /** TestServer is an account for tests. It ends with this process, however that ends. */
@@ -107,6 +125,20 @@ export class TestServer implements AsyncDisposable {
     await awaitCaughtUp(() => this.lag(source, name, o.leases), o.timeoutMs ?? 30_000);
   }
 
+  /** fail orders a fault for the next requests that fit. */
+  async fail(fault: Fault): Promise<void> {
+    const { container, method, status, subStatus, retryAfterMs, lose, delayMs, times } = fault;
+    const path = container === undefined ? undefined : new URL(await this.#address(container)).pathname.slice(1);
+    await this.#order("POST", {
+      container: path, method, status, sub_status: subStatus, lose, times,
+      retry_after: retryAfterMs === undefined ? undefined : retryAfterMs / 1000,
+      delay: delayMs === undefined ? undefined : delayMs / 1000,
+    });
+  }
+
+  /** clearFaults removes the faults that no request has met. */
+  async clearFaults(): Promise<void> { await this.#order("DELETE"); }
+
   /** stop ends the server. */
   async stop(): Promise<void> {
     this.#child.stdin?.end();
@@ -114,6 +146,13 @@ export class TestServer implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> { await this.stop(); }
+
+  async #order(method: string, fault?: object): Promise<void> {
+    const answer = await fetch(new URL("_faults", this.endpoint), {
+      method, headers: { authorization: `Bearer ${this.key}` }, ...(fault ? { body: JSON.stringify(fault) } : {}),
+    });
+    if (!answer.ok) throw new ChangefeedError(`order a fault: ${await answer.text()}`, "usage");
+  }
 
   async #address(container: string | ContainerLike | FreshContainer): Promise<string> {
     return typeof container === "object" && "address" in container ? container.address : addressOf(container);
@@ -131,7 +170,7 @@ export async function startServer(o: ServerOptions = {}): Promise<TestServer> {
   const plain = flags.some((f) => /^--(http|cert)(=|$)/.test(f)) ? [] : ["--http"];
   const listen = flags.some((f) => /^--listen(=|$)/.test(f)) ? [] : ["--listen", "127.0.0.1:0"];
   const store = o.dir === undefined ? [] : ["--db", o.dir];
-  const args = ["serve", ...listen, ...plain, ...store, ...flags, "-o", "json", "--until-stdin-closes"];
+  const args = ["serve", ...listen, ...plain, ...store, ...flags, "-o", "json", "--faults", "--until-stdin-closes"];
   const child = spawn(binary, args, {
     stdio: ["pipe", "pipe", "pipe"], detached: process.platform !== "win32", windowsHide: true,
   });

@@ -55,6 +55,37 @@ test("caughtUp waits for a unit", async (t) => {
   assert.equal((await server.lag(source, "unit")).total, 0);
 });
 
+test("requests fail on order", async () => {
+  const [source, other] = [await fresh(), await fresh()];
+  const sdk = new CosmosClient({
+    endpoint: server.endpoint, key: server.key,
+    connectionPolicy: {
+      retryOptions: { maxRetryAttemptCount: 0, fixedRetryIntervalInMilliseconds: 0, maxWaitTimeInSeconds: 0 },
+    },
+  });
+  const items = ({ database, id }) => sdk.database(database).container(id).items;
+  await server.fail({ container: source, method: "POST", status: 429, subStatus: 3200, retryAfterMs: 1 });
+  await items(other).create({ id: "a", pk: "a" });
+  await assert.rejects(items(source).create({ id: "a", pk: "a" }), { code: 429, substatus: 3200 });
+  await items(source).create({ id: "a", pk: "a" });
+  await server.fail({ container: source, status: 503 });
+  await server.clearFaults();
+  await items(source).create({ id: "b", pk: "b" });
+  await assert.rejects(server.fail({ status: 1 }), { code: "usage" });
+});
+
+test("a processor goes on after throttling, a lost answer and a slow one", async (t) => {
+  const source = await fresh();
+  const { seen, handler } = collect();
+  const { p } = await start(t, source, { handler });
+  await server.fail({ container: source, status: 429, subStatus: 3200, retryAfterMs: 10, times: 3 });
+  await server.fail({ container: new URL("leases", source.address).href, method: "PUT", lose: true });
+  await server.fail({ container: source, delayMs: 50 });
+  await source.container.items.create({ id: "a", pk: "a" });
+  await p.caughtUp();
+  assert.deepEqual([...new Set(seen)], ["a"]);
+});
+
 test("a store in a directory stays", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "changefeed-"));
   t.after(() => rm(dir, { recursive: true }));
