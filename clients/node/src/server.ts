@@ -56,18 +56,21 @@ let databases = 0; // made by this process
 
 /** TestServer is an account for tests. It ends with this process, however that ends. */
 export class TestServer implements AsyncDisposable {
-  readonly #child: ChildProcess;
-  readonly #closed: Promise<void>;
+  readonly #launch: (listen: string) => Promise<Launched>;
   readonly #binary: string;
   readonly #access: Access;
+  readonly #isKept: boolean;
+  #running: Launched;
   readonly endpoint: string;
   readonly key: string;
   readonly connectionString: string;
 
-  constructor(child: ChildProcess, closed: Promise<void>, binary: string, said: Said) {
-    this.#child = child;
-    this.#closed = closed;
+  constructor(running: Launched, launch: (listen: string) => Promise<Launched>, binary: string, isKept: boolean) {
+    this.#running = running;
+    this.#launch = launch;
     this.#binary = binary;
+    this.#isKept = isKept;
+    const { said } = running;
     this.endpoint = String(said["endpoint"]);
     this.key = String(said["key"]);
     this.connectionString = String(said["connection_string"]);
@@ -76,7 +79,7 @@ export class TestServer implements AsyncDisposable {
   }
 
   /** The process of the server. */
-  get pid(): number | undefined { return this.#child.pid; }
+  get pid(): number | undefined { return this.#running.child.pid; }
 
   /** freshContainer makes a container in a database of its own. */
   async freshContainer(spec: ContainerSpec = {}): Promise<FreshContainer> {
@@ -139,10 +142,23 @@ export class TestServer implements AsyncDisposable {
   /** clearFaults removes the faults that no request has met. */
   async clearFaults(): Promise<void> { await this.#order("DELETE"); }
 
+  /**
+   * restart ends the server and starts it again with the same address and data. With kill, it ends as by a power loss.
+   * It needs the option dir.
+   */
+  async restart({ kill = false }: { kill?: boolean } = {}): Promise<void> {
+    if (!this.#isKept) {
+      throw new ChangefeedError("restart needs the option dir: a store in memory would be empty", "usage");
+    }
+    if (kill) this.#running.child.kill("SIGKILL");
+    await this.stop();
+    this.#running = await this.#launch(new URL(this.endpoint).host);
+  }
+
   /** stop ends the server. */
   async stop(): Promise<void> {
-    this.#child.stdin?.end();
-    await this.#closed;
+    this.#running.child.stdin?.end();
+    await this.#running.closed;
   }
 
   async [Symbol.asyncDispose](): Promise<void> { await this.stop(); }
@@ -163,14 +179,15 @@ export class TestServer implements AsyncDisposable {
   }
 }
 
-/** startServer starts an account on a free port of this machine, for tests. */
-export async function startServer(o: ServerOptions = {}): Promise<TestServer> {
-  const binary = findBinary(o.binary);
-  const flags = o.flags ?? [];
-  const plain = flags.some((f) => /^--(http|cert)(=|$)/.test(f)) ? [] : ["--http"];
-  const listen = flags.some((f) => /^--listen(=|$)/.test(f)) ? [] : ["--listen", "127.0.0.1:0"];
-  const store = o.dir === undefined ? [] : ["--db", o.dir];
-  const args = ["serve", ...listen, ...plain, ...store, ...flags, "-o", "json", "--faults", "--until-stdin-closes"];
+/** Launched is a server that runs. */
+interface Launched {
+  child: ChildProcess;
+  closed: Promise<void>;
+  said: Said;
+}
+
+/** launch starts the binary and waits until it serves. */
+async function launch(binary: string, args: string[], log: ((line: string) => void) | undefined): Promise<Launched> {
   const child = spawn(binary, args, {
     stdio: ["pipe", "pipe", "pipe"], detached: process.platform !== "win32", windowsHide: true,
   });
@@ -181,7 +198,7 @@ export async function startServer(o: ServerOptions = {}): Promise<TestServer> {
     const said = parseSaid(line);
     if (said.kind === "error") failure = said;
     last = line;
-    o.log?.(line);
+    log?.(line);
   });
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const said = await new Promise<Said>((resolve, reject) => {
@@ -190,5 +207,16 @@ export async function startServer(o: ServerOptions = {}): Promise<TestServer> {
       new ChangefeedError("changefeed serve has ended at once", "died")));
     readLines(child.stdout as Readable, (line) => resolve(parseSaid(line)));
   });
-  return new TestServer(child, closed, binary, said);
+  return { child, closed, said };
+}
+
+/** startServer starts an account on a free port of this machine, for tests. */
+export async function startServer(o: ServerOptions = {}): Promise<TestServer> {
+  const binary = findBinary(o.binary);
+  const flags = o.flags ?? [];
+  const plain = flags.some((f) => /^--(http|cert)(=|$)/.test(f)) ? [] : ["--http"];
+  const store = o.dir === undefined ? [] : ["--db", o.dir];
+  const more = [...plain, ...store, ...flags, "-o", "json", "--faults", "--until-stdin-closes"];
+  const again = (listen: string) => launch(binary, ["serve", "--listen", listen, ...more], o.log);
+  return new TestServer(await again("127.0.0.1:0"), again, binary, o.dir !== undefined);
 }

@@ -100,6 +100,24 @@ test("a store in a directory stays", async (t) => {
   assert.equal(resource.id, "a");
 });
 
+test("a server restarts with its address and data, and a processor goes on", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "changefeed-"));
+  t.after(() => rm(dir, { recursive: true }));
+  const own = await startServer({ dir });
+  t.after(() => own.stop());
+  const source = await own.freshContainer();
+  const { items } = new CosmosClient(own.connectionString).database(source.database).container(source.id);
+  await items.create({ id: "a" });
+  const { seen, handler } = collect();
+  const { p } = await start(t, source, { auth: { key: own.key }, handler, pollMs: 100 });
+  await p.caughtUp();
+  await own.restart({ kill: true });
+  await items.create({ id: "b" });
+  await p.caughtUp();
+  assert.deepEqual(seen, ["a", "b"]);
+  await assert.rejects(server.restart(), { code: "usage" });
+});
+
 test("a server that cannot start says why", async () => {
   await assert.rejects(startServer({ flags: ["--bogus"] }), { code: "usage", message: /--bogus/ });
   await assert.rejects(startServer({ flags: ["--listen", new URL(server.endpoint).host] }), { message: /in use/ });
