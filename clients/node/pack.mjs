@@ -37,7 +37,7 @@ function pack(dir, description, files) {
       cwd: scratch, encoding: "utf8", shell: process.platform === "win32",
     });
     const file = join(dir, basename(out.trim().split("\n").at(-1)));
-    console.log(`== ${file} ${(statSync(file).size / 1e6).toFixed(1)} MB`);
+    console.log(`== ${file} ${(statSync(file).size / 1e6).toFixed(2)} MB`);
   } finally {
     rmSync(scratch, { recursive: true });
   }
