@@ -19,7 +19,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite size pictures cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients-node npm size pictures cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -192,6 +192,25 @@ conformance-java: ## the Java SDK and its processor against this server (skipped
 	javac -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/java/*.java && \
 	$(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
 	java -cp "$$dir/classes:$$(cat "$$dir/classpath")" Run "$$dir/changefeed" "$$dir"
+
+NPM_PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
+NPM_CI := npm ci --no-audit --no-fund --loglevel=error
+
+clients-node: ## build, type check and test the client for Node (skipped without node and npm)
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
+	(cd clients/node && $(NPM_CI)) || { echo "skipped: the compiler and the SDK cannot be had"; exit 0; }; \
+	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && $(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
+	cd clients/node && npm run --silent build && CHANGEFEED_BINARY="$$dir/changefeed" npm run --silent test
+
+npm: ## the npm packages of the client for Node, with a binary for each of NPM_PLATFORMS, in DIST (.dist)
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
+	(cd clients/node && $(NPM_CI)) || { echo "skipped: the compiler cannot be had"; exit 0; }; \
+	(cd clients/node && npm run --silent build) && dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && pairs= && \
+	for platform in $(NPM_PLATFORMS); do \
+		pairs="$$pairs $$platform=$$dir/$$platform" && \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' \
+			-o "$$dir/$$platform" ./cmd/changefeed || exit 1; \
+	done && node clients/node/pack.mjs "$(DIST)" $$pairs
 
 vuln: ## govulncheck (needs the network)
 	$(TOOL) govulncheck $(PKG)

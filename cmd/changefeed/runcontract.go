@@ -29,6 +29,9 @@ func (o *runOptions) checkContract(untilStdin bool) error {
 	case o.Options.Manual && !hasContract:
 		return usage.Error{Err: errors.New("--manual is set without --long-lived or --stdio: a program that is started " +
 			"for each batch confirms the batch when it exits with 0")}
+	case hasContract && o.form.Meta && !o.mode.IsAll():
+		return usage.Error{Err: errors.New("--meta is set beside --long-lived or --stdio: want none, because a program of " +
+			"the contract has the metadata anyway")}
 	case hasContract && o.jobs > 0:
 		return usage.Flag("jobs", fmt.Sprint(o.jobs), "none beside --long-lived and --stdio: the hello of the program "+
 			"says how many batches it handles at once")

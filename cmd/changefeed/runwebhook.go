@@ -21,7 +21,11 @@ import (
 
 // isURL reports whether the handler of run is a URL.
 func isURL(command []string) bool {
-	return len(command) > 0 && (strings.HasPrefix(command[0], "http://") || strings.HasPrefix(command[0], "https://"))
+	if len(command) == 0 {
+		return false
+	}
+	scheme, _, _ := strings.Cut(strings.ToLower(command[0]), "://")
+	return scheme == "http" || scheme == "https"
 }
 
 // checkWebhook refuses flags that do not fit a URL, and --post without one.

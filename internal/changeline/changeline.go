@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -41,23 +41,20 @@ func (f Form) Write(w *bufio.Writer, r feed.Range, c feed.Change, next string) e
 	if !f.Meta {
 		return WriteDocument(w, c.Body)
 	}
-	d := described{
-		LSN: c.LSN, Time: c.Time, Op: c.Op.String(), ID: c.ID, Key: json.RawMessage(c.PartitionKey),
-		Range: r.String(), Expired: c.Expired, Document: c.Body,
-		Previous: c.Previous, PreviousLSN: c.PreviousLSN, Next: next,
-	}
-	to := io.Writer(w)
+	dst := w.AvailableBuffer()
 	if len(f.Prefix) > 0 {
-		to = &afterBrace{w, f.Prefix}
+		dst = append(append(dst, f.Prefix...), ',')
 	}
-	enc := json.NewEncoder(to)
-	// Documents would else come out with \u003c in place of <, which is the same JSON
-	// and another text.
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(d); err != nil {
-		return fmt.Errorf("write change: %w", err)
+	begin := len(dst)
+	dst, err := Append(dst, r, &c, next)
+	if err != nil {
+		return err
 	}
-	return nil
+	if begin > 0 {
+		dst = slices.Delete(dst, begin, begin+1) // its brace, because the prefix has one
+	}
+	_, err = w.Write(append(dst, '\n'))
+	return err
 }
 
 // Parse returns the change of a line of Meta. The line has no ETag, so the change has none.
@@ -76,26 +73,6 @@ func Parse(line []byte) (feed.Change, error) {
 		}
 	}
 	return c, nil
-}
-
-// afterBrace writes an object, whose first bytes come with the first call, with more members at its beginning.
-type afterBrace struct {
-	w      *bufio.Writer
-	prefix []byte
-}
-
-// Write implements [io.Writer].
-func (a *afterBrace) Write(object []byte) (int, error) {
-	if a.prefix == nil {
-		return a.w.Write(object)
-	}
-	_, _ = a.w.Write(a.prefix) // the writer repeats its error
-	a.prefix = nil
-	if err := a.w.WriteByte(','); err != nil {
-		return 0, err
-	}
-	n, err := a.w.Write(object[1:])
-	return n + 1, err
 }
 
 // WriteDocument writes JSON on a line of its own.

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -10,41 +11,62 @@ import (
 // checkpointTime is how long a checkpoint may take.
 const checkpointTime = time.Minute
 
-// checkpoint confirms a batch, and tells the program the outcome.
+// maxUnsure is how many batches that are not confirmed a host remembers.
+const maxUnsure = 10_000
+
+// unconfirmed are the batches that the program may still confirm, without their changes.
+type unconfirmed struct {
+	batches map[int64]*feed.Batch
+	order   []int64 // their ids, also those of batches that are confirmed already
+	lost    int64   // batches up to this id are forgotten
+}
+
+// add remembers a batch, and forgets the oldest if there are too many.
+func (u *unconfirmed) add(id int64, b *feed.Batch) {
+	bare := *b
+	bare.Changes = nil
+	if u.batches == nil {
+		u.batches = map[int64]*feed.Batch{}
+	}
+	u.batches[id], u.order = &bare, append(u.order, id)
+	for len(u.order) > maxUnsure {
+		u.lost = u.order[0]
+		delete(u.batches, u.lost)
+		u.order = u.order[1:]
+	}
+}
+
+// checkpoint confirms a batch, and tells the program the outcome. The processor knows which batches are confirmed with
+// this one: a batch that has failed is not, even if it came earlier.
 func (h *Host) checkpoint(line []byte, id int64) error {
 	h.mu.Lock()
-	b, last := h.unsure[id], h.lastID
+	b, last, lost := h.unsure.batches[id], h.lastID, h.unsure.lost
 	h.mu.Unlock()
+	answer := toProgram{Type: KindCheckpointed, ID: id}
 	switch {
 	case id > last:
 		return breach(line, "there was no batch %d", id)
 	case !h.opts.Manual:
 		return breach(line, "a checkpoint without --manual: the processor stores positions by itself")
-	case b == nil: // this batch, or a later one of its lease, is confirmed
-		h.lines.send(encode(toProgram{Type: KindCheckpointed, ID: id}), nil)
+	case b == nil && id <= lost:
+		answer.Error = fmt.Sprintf("the batch is too old: %d batches came after it", maxUnsure)
+		h.lines.send(encode(answer), nil)
+		return nil
+	case b == nil: // confirmed already
+		h.lines.send(encode(answer), nil)
 		return nil
 	}
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, checkpointTime)
 		defer cancel()
-		answer := toProgram{Type: KindCheckpointed, ID: id}
 		if err := b.Checkpoint(ctx); err != nil {
 			answer.Error = err.Error()
 		} else {
-			h.forgetConfirmed(id, b)
+			h.mu.Lock()
+			delete(h.unsure.batches, id)
+			h.mu.Unlock()
 		}
 		h.lines.send(encode(answer), nil)
 	})
 	return nil
-}
-
-// forgetConfirmed forgets a confirmed batch and all earlier batches of its lease, which are confirmed too.
-func (h *Host) forgetConfirmed(id int64, confirmed *feed.Batch) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for other, b := range h.unsure {
-		if other <= id && b.LeaseToken == confirmed.LeaseToken && h.calls[other] == nil {
-			delete(h.unsure, other)
-		}
-	}
 }

@@ -65,9 +65,9 @@ type Host struct {
 	mu     sync.Mutex
 	lastID int64
 	calls  map[int64]*call
-	unsure map[int64]*feed.Batch // batches that the program may still confirm, without their changes
-	err    error                 // why the connection has ended
-	left   int                   // batches in hand at the end
+	unsure unconfirmed
+	err    error // why the connection has ended
+	left   int   // batches in hand at the end
 }
 
 // call is a batch that the program has.
@@ -80,7 +80,7 @@ type call struct {
 // program reads from w and writes to r. After the connection has ended, and if Connect fails, close r, and call Wait.
 func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Host, error) {
 	h := &Host{
-		opts: o, calls: map[int64]*call{}, unsure: map[int64]*feed.Batch{},
+		opts: o, calls: map[int64]*call{},
 		done: make(chan struct{}), mute: make(chan struct{}), heard: make(chan struct{}, 1),
 	}
 	h.ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -209,9 +209,7 @@ func (h *Host) begin(c *call) (int64, error) {
 	h.lastID++
 	h.calls[h.lastID] = c
 	if c.batch.IsManual() {
-		bare := *c.batch
-		bare.Changes = nil
-		h.unsure[h.lastID] = &bare
+		h.unsure.add(h.lastID, c.batch)
 	}
 	return h.lastID, nil
 }

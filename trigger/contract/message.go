@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -285,7 +286,7 @@ func errorText(text string) error {
 	if text == "" {
 		text = "the program has failed and says no reason"
 	}
-	return errors.New(text[:min(len(text), maxText)])
+	return errors.New(strings.ToValidUTF8(text[:min(len(text), maxText)], ""))
 }
 
 // encode returns a message of texts and finite numbers as a line.
@@ -308,21 +309,17 @@ func encodeBatch(head batchHead, b *feed.Batch) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode batch: %w", err)
 	}
-	text := bytes.NewBuffer(make([]byte, 0, len(line)+changesSize(b.Changes)))
-	text.Write(line[:len(line)-len("}\n")])
-	text.WriteString(`,"changes":[`)
-	w := bufio.NewWriter(text)
-	for i, c := range b.Changes {
+	text := make([]byte, 0, len(line)+changesSize(b.Changes))
+	text = append(append(text, line[:len(line)-len("}\n")]...), `,"changes":[`...)
+	for i := range b.Changes {
 		if i > 0 {
-			text.WriteByte(',')
+			text = append(text, ',')
 		}
-		if err := errors.Join((changeline.Form{Meta: true}).Write(w, b.Range, c, ""), w.Flush()); err != nil {
+		if text, err = changeline.Append(text, b.Range, &b.Changes[i], ""); err != nil {
 			return nil, err
 		}
-		text.Truncate(text.Len() - len("\n"))
 	}
-	text.WriteString("]}\n")
-	return text.Bytes(), nil
+	return append(text, "]}\n"...), nil
 }
 
 // changesSize estimates the number of bytes of changes as text.

@@ -47,7 +47,6 @@ func (w *Worker) endLife(l *life, err error) (isOver bool) {
 		close(l.ready)
 	}
 	w.life = newLife()
-	w.life.careful = time.Now().Add(carefulTime)
 	if w.closed {
 		w.life.err = feed.ErrStopped
 		close(w.life.ready)
@@ -74,7 +73,7 @@ func (w *Worker) live(ctx context.Context, l *life, stopping <-chan struct{}) er
 		w.opts.Log.Info("the program runs", "pid", p.cmd.Process.Pid, "batches", host.Batches(),
 			"client", host.Client())
 		w.lives.Lock()
-		l.host = host
+		l.host, l.careful = host, time.Now().Add(carefulTime)
 		w.lives.Unlock()
 		close(l.ready)
 		err = w.accompany(ctx, host, exited, stopping)

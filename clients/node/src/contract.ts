@@ -1,0 +1,186 @@
+// The program's end of the contract of docs/program.md.
+
+import type { Readable, Writable } from "node:stream";
+import { Batch, decodeChanges, type RawBatch } from "./batch.js";
+import { answerOf, Canceled, type Cause, ChangefeedError, failedAnswer, type Answer, type Result } from "./failures.js";
+import { readLines } from "./lines.js";
+import { client } from "./version.js";
+
+/** A handler is called for each batch. If it throws, the whole batch has failed. */
+export type Handler<T> = (batch: Batch<T>, signal: AbortSignal) => Promise<void | Result<T>> | void | Result<T>;
+
+export interface ConnectionSettings<T> {
+  handler: Handler<T>;
+  decode?: ((document: unknown) => T) | undefined;
+  batches: number;
+  heartbeatMs: number;
+  onHello?: ((hello: { unit?: string; instance?: string }) => void) | undefined;
+}
+
+interface Incoming {
+  type: string;
+  id: number;
+  version?: number;
+  unit?: string;
+  instance?: string;
+  cause?: Cause;
+  error?: string;
+}
+
+interface Waiting {
+  resolve(): void;
+  reject(error: Error): void;
+}
+
+const version = 1;
+
+/** Connection is a connection to the processor. */
+export class Connection<T> {
+  readonly #settings: ConnectionSettings<T>;
+  readonly #to: Writable;
+  readonly #inHand = new Map<number, AbortController>();
+  readonly #confirming = new Map<number, Waiting[]>();
+  readonly #calls = new Set<Promise<void>>();
+  #greeted = false;
+  #stopping = false;
+  #failure: Error | undefined;
+  #beat: NodeJS.Timeout | undefined;
+
+  /**
+   * Resolves when the processor has closed the connection after a stop; rejects if it has closed it without one. The
+   * signals of the batches in hand are then aborted.
+   */
+  readonly ended: Promise<void>;
+
+  constructor(from: Readable, to: Writable, settings: ConnectionSettings<T>) {
+    this.#settings = settings;
+    this.#to = to;
+    to.on("error", () => {}); // the end of the other pipe says the same
+    this.#send({
+      type: "hello", version, client, batches: settings.batches,
+      ...(settings.heartbeatMs > 0 ? { heartbeat: settings.heartbeatMs / 1000 } : {}),
+    });
+    if (settings.heartbeatMs > 0) {
+      this.#beat = setInterval(() => this.#send({ type: "heartbeat" }), settings.heartbeatMs);
+    }
+    this.ended = new Promise((resolve, reject) => {
+      const end = () => {
+        clearInterval(this.#beat);
+        this.#failure ??= this.#stopping ? undefined
+          : new ChangefeedError("the processor has closed the connection", "died");
+        this.cancelAll("stopped");
+        const gone = this.#failure ?? new Canceled("stopped");
+        for (const waiting of this.#confirming.values()) waiting.forEach((w) => w.reject(gone));
+        this.#confirming.clear();
+        if (this.#failure) reject(this.#failure);
+        else resolve();
+      };
+      from.once("end", end);
+      from.once("close", end);
+      from.on("error", () => {}); // close follows
+    });
+    this.ended.catch(() => {}); // whoever waits for it hears of it
+    readLines(from, (line) => this.#read(line));
+  }
+
+  /** stop asks for the end of the processor: the batches in hand are finished. */
+  stop(): void { this.#send({ type: "stop" }); }
+
+  /** close closes our end: the processor ends, and the batches in hand have failed. */
+  close(): void { this.#to.end(); }
+
+  /** settled waits until all calls of the handler have ended, at most for a while. */
+  async settled(atMostMs: number): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => { timer = setTimeout(resolve, atMostMs); });
+    await Promise.race([Promise.allSettled([...this.#calls]), late]);
+    clearTimeout(timer);
+  }
+
+  /** cancelAll aborts the signals of all batches. */
+  cancelAll(cause: Cause): void {
+    for (const inHand of this.#inHand.values()) inHand.abort(new Canceled(cause));
+  }
+
+  #send(message: object): void {
+    if (!this.#to.writableEnded && !this.#to.destroyed) this.#to.write(JSON.stringify(message) + "\n");
+  }
+
+  #read(line: string): void {
+    if (this.#failure) return;
+    try {
+      this.#obey(JSON.parse(line) as Incoming);
+    } catch (error) {
+      this.#failure = error instanceof ChangefeedError ? error
+        : new ChangefeedError(`read a message of the processor: ${(error as Error).message}`, "contract");
+      this.close();
+    }
+  }
+
+  #obey(message: Incoming): void {
+    if (!this.#greeted && message.type !== "error" && (message.type !== "hello" || message.version !== version)) {
+      throw new ChangefeedError(`the processor does not speak version ${version} of the contract`, "contract",
+        "use the binary of the release of this package");
+    }
+    switch (message.type) {
+      case "hello":
+        this.#greeted = true;
+        this.#settings.onHello?.(message);
+        break;
+      case "batch":
+        this.#begin(message as Incoming & RawBatch);
+        break;
+      case "cancel":
+        this.#inHand.get(message.id)?.abort(new Canceled(message.cause ?? "stopped"));
+        break;
+      case "checkpointed":
+        this.#confirmed(message);
+        break;
+      case "stop":
+        this.#stopping = true;
+        break;
+      case "error":
+        throw new ChangefeedError(message.error ?? "the contract is broken", "contract");
+    }
+  }
+
+  #begin(raw: RawBatch): void {
+    const controller = new AbortController();
+    this.#inHand.set(raw.id, controller);
+    const call = this.#handle(raw, controller.signal).then((answer) => {
+      this.#inHand.delete(raw.id);
+      this.#send(answer);
+    });
+    this.#calls.add(call);
+    void call.finally(() => this.#calls.delete(call));
+  }
+
+  /** #handle calls the handler and returns the answer. It never rejects. */
+  async #handle(raw: RawBatch, signal: AbortSignal): Promise<Answer> {
+    try {
+      const { changes, undecoded, places } = decodeChanges(raw.changes, this.#settings.decode);
+      const batch = new Batch(raw, changes, () => this.#confirm(raw.id));
+      const hasWork = changes.length > 0 || undecoded.length === 0;
+      const result = hasWork ? await this.#settings.handler(batch, signal) : undefined;
+      if (signal.aborted && !result) return { type: "released", id: raw.id };
+      return answerOf(raw.id, result, changes, undecoded, places);
+    } catch (error) {
+      return signal.aborted ? { type: "released", id: raw.id } : failedAnswer(raw.id, error);
+    }
+  }
+
+  #confirm(id: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#confirming.set(id, [...(this.#confirming.get(id) ?? []), { resolve, reject }]);
+      this.#send({ type: "checkpoint", id });
+    });
+  }
+
+  #confirmed(message: Incoming): void {
+    const [first, ...others] = this.#confirming.get(message.id) ?? [];
+    if (others.length > 0) this.#confirming.set(message.id, others);
+    else this.#confirming.delete(message.id);
+    if (message.error) first?.reject(new ChangefeedError(message.error, "failed"));
+    else first?.resolve();
+  }
+}

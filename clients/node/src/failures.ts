@@ -1,0 +1,149 @@
+import type { Change } from "./batch.js";
+
+/** messageOf returns the text of whatever was thrown. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
+/** Poison says that a retry cannot help. Throw it for the whole batch, or name it in the result for a change. */
+export class Poison extends Error {
+  override name = "Poison";
+  constructor(cause: unknown) {
+    super(messageOf(cause), { cause });
+  }
+}
+
+/** Outage says that no change is at fault: a dependency does not answer. Nothing counts as an attempt. */
+export class Outage extends Error {
+  override name = "Outage";
+  /** The shortest pause before the next attempt, in milliseconds. */
+  readonly afterMs: number | undefined;
+  constructor(cause: unknown, afterMs?: number) {
+    super(messageOf(cause), { cause });
+    this.afterMs = afterMs;
+  }
+}
+
+/** Why the signal of a batch is aborted. */
+export type Cause = "lost" | "timeout" | "stopped";
+
+const meanings: Record<Cause, string> = {
+  lost: "the lease is lost: another instance may own it soon, so have no further effect",
+  timeout: "the batch takes longer than it may",
+  stopped: "the processor stops or gives the lease away",
+};
+
+/** Canceled is the reason of the AbortSignal of a batch that is canceled. */
+export class Canceled extends Error {
+  override name = "Canceled";
+  readonly reason: Cause;
+  constructor(reason: Cause) {
+    super(`${reason}: ${meanings[reason] ?? "the batch is canceled"}`);
+    this.reason = reason;
+  }
+}
+
+/**
+ * ChangefeedError is an error of the processor. Its code is that of the binary (failed, usage, missing, refused, found,
+ * interrupted), or one of the client: binary (there is none), died (the binary has ended without an error), contract
+ * (its messages are not understood) or timeout.
+ */
+export class ChangefeedError extends Error {
+  override name = "ChangefeedError";
+  readonly code: string;
+  readonly hint: string | null;
+  constructor(message: string, code: string, hint: string | null = null) {
+    super(message);
+    this.code = code;
+    this.hint = hint;
+  }
+}
+
+/**
+ * What a handler can return. Nothing: all changes are handled. `failed`: exactly these changes have failed, and all
+ * others are handled. `done`: the first changes are handled, and the others are not.
+ */
+export type Result<T> =
+  | { failed: readonly { change: Change<T>; error?: unknown; untried?: boolean }[] }
+  | { done: number; error?: unknown };
+
+interface Item {
+  index: number;
+  error?: string;
+  poison?: boolean;
+  untried?: boolean;
+}
+
+/** The answer to a batch, as the contract has it. */
+export interface Answer {
+  type: "done" | "failed" | "released";
+  id: number;
+  done?: number;
+  items?: Item[];
+  error?: string;
+  poison?: boolean;
+  outage?: boolean;
+  after?: number;
+}
+
+/** failedAnswer is the answer for an error of the whole batch. */
+export function failedAnswer(id: number, error: unknown): Answer {
+  const answer: Answer = { type: "failed", id, error: messageOf(error) || "the handler has failed and says no reason" };
+  if (error instanceof Poison) answer.poison = true;
+  if (error instanceof Canceled) answer.outage = true; // given up, and not failed
+  if (error instanceof Outage) {
+    answer.outage = true;
+    if (error.afterMs !== undefined) answer.after = error.afterMs / 1000;
+  }
+  return answer;
+}
+
+const itemOf = (index: number, error: unknown): Item => ({
+  index,
+  error: messageOf(error),
+  ...(error instanceof Poison ? { poison: true } : {}),
+});
+
+/** Undecoded is a change that could not be decoded: its place in the batch, and why. */
+export interface Undecoded {
+  index: number;
+  error: unknown;
+}
+
+/**
+ * answerOf is the answer for what a handler has returned. places has the places of the handler's changes among those of
+ * the batch; it is undefined if the handler had all of them.
+ */
+export function answerOf<T>(
+  id: number, result: void | Result<T>, changes: readonly Change<T>[], undecoded: readonly Undecoded[],
+  places: readonly number[] | undefined,
+): Answer {
+  const items = undecoded.map(({ index, error }): Item => ({ ...itemOf(index, error), poison: true }));
+  const place = (i: number) => places?.[i] ?? i;
+  if (result && "failed" in result) {
+    for (const { change, error, untried } of result.failed) {
+      const i = changes.indexOf(change);
+      if (i < 0) return failedAnswer(id, new Error("the handler has named a failed change that is not in the batch"));
+      items.push(untried ? { index: place(i), untried: true } : itemOf(place(i), error));
+    }
+  } else if (result && !(Number.isInteger(result.done) && result.done >= 0 && result.done <= changes.length)) {
+    return failedAnswer(id, new Error(`done is ${result.done}: the batch has ${changes.length} changes`));
+  } else if (result && (result.error !== undefined || result.done < changes.length)) {
+    const error = result.error ?? new Error(`the handler has handled ${result.done} of ${changes.length} changes`);
+    const answer = failedAnswer(id, error);
+    if (items.length === 0 || answer.outage) {
+      return result.done > 0 ? { ...answer, done: firstDone(result.done) } : answer;
+    }
+    for (let i = result.done; i < changes.length; i++) {
+      items.push(i === result.done ? itemOf(place(i), error) : { index: place(i), untried: true });
+    }
+  }
+  if (items.length === 0) return { type: "done", id };
+  return { type: "failed", id, items: items.sort((a, b) => a.index - b.index) };
+
+  /** firstDone is how many changes of the batch are handled: those before the first that could not be decoded. */
+  function firstDone(done: number): number {
+    const next = done < changes.length ? place(done) : done;
+    return Math.min(next, ...undecoded.map((u) => u.index));
+  }
+}

@@ -1,0 +1,11 @@
+export { Batch, Change } from "./batch.js";
+export { findBinary } from "./binary.js";
+export type { Handler } from "./contract.js";
+export { Canceled, type Cause, ChangefeedError, Outage, Poison, type Result } from "./failures.js";
+export type { Lag, Lease } from "./lag.js";
+export type { Letter } from "./letters.js";
+export type { ContainerLike, Events, LogEntry, Options } from "./options.js";
+export { Processor, processor } from "./processor.js";
+export { program, type ProgramOptions } from "./program.js";
+export type { OpenBatch } from "./queue.js";
+export { type ContainerSpec, type Fault, type FreshContainer, type ServerOptions, startServer, TestServer } from "./server.js";

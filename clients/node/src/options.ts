@@ -1,0 +1,153 @@
+import type { Access, Said } from "./binary.js";
+import type { Handler } from "./contract.js";
+import { ChangefeedError } from "./failures.js";
+
+/** ContainerLike is a Container of \@azure/cosmos. */
+export interface ContainerLike {
+  id: string;
+  database: { id: string; client: { getWriteEndpoint(): Promise<string> } };
+}
+
+/** An entry of the processor's log. */
+export interface LogEntry extends Said {
+  level: string;
+  msg: string;
+}
+
+/** Events of the processor. */
+export interface Events {
+  /** Each entry of the binary's log. Without it, warnings and errors go to console.warn. */
+  log?(entry: LogEntry): void;
+  lease?(event: { lease: string; what: "acquired" | "released" | "lost"; reason?: string }): void;
+  outage?(isOutage: boolean): void;
+  error?(error: Error, at: { origin: string; lease?: string }): void;
+}
+
+/** The options of a processor. Those with a flag behind them are those of `changefeed run`. */
+export interface Options<T> {
+  /** The monitored container: its address, such as "https://host/database/container", or a Container of the SDK. */
+  source: string | ContainerLike;
+  /** The lease container; the default is "leases" beside the source. */
+  leases?: string | ContainerLike;
+  /** Make the lease container, and that of deadLetters, if missing. */
+  createLeases?: boolean;
+  /** The name of the unit: processes with the same name share the work. */
+  name: string;
+  instance?: string;
+  variant?: string;
+  /** Where a new unit begins; the default is "beginning", or "now" in mode "all". */
+  from?: "beginning" | "now" | Date;
+  /** The key of the account. The default is that of the environment, or Microsoft Entra ID. */
+  auth?: { key: string } | { connectionString: string };
+  /** A file with the certificate that a server made itself. */
+  ca?: string;
+  /** Called for each batch. Without it, use batches(). */
+  handler?: Handler<T>;
+  /** Decodes a document. If it throws, that change alone is poison. */
+  decode?: (document: unknown) => T;
+  mode?: "latest" | "all";
+  /** The most changes of a batch; the default is a whole page. */
+  maxItems?: number;
+  /** Batches of a lease at once, with different keys; the default is 1. */
+  keyed?: number;
+  /** Batches in the handler at once, of all leases; the default is 16, or keyed if that is more. */
+  batches?: number;
+  maxAttempts?: number;
+  maxAgeMs?: number;
+  maxSetAside?: number;
+  /** Where failing changes are parked: a container, or a file. */
+  deadLetters?: string | ContainerLike;
+  hold?: boolean;
+  /** End when all changes are handled. */
+  once?: boolean;
+  /** The position of a batch is stored by batch.checkpoint(), not at the end of the handler. */
+  manual?: boolean;
+  handlerTimeoutMs?: number;
+  drainMs?: number;
+  expirationMs?: number;
+  pollMs?: number;
+  acquireMs?: number;
+  renewMs?: number;
+  minLeases?: number;
+  weight?: number;
+  shareByLoad?: boolean;
+  /** Time between heartbeats; the default is 5 s, and 0 is none. */
+  heartbeatMs?: number;
+  on?: Events;
+  /** The binary. The default is CHANGEFEED_BINARY, then the package for this platform, then PATH. */
+  binary?: string;
+}
+
+/** addressOf returns the address of a container. */
+export async function addressOf(container: string | ContainerLike): Promise<string> {
+  if (typeof container === "string") return container;
+  const endpoint = await container.database.client.getWriteEndpoint();
+  return new URL(`${container.database.id}/${container.id}`, endpoint.endsWith("/") ? endpoint : `${endpoint}/`).href;
+}
+
+/** endpointOf returns the endpoint of the account of an address; undefined if the address does not name it. */
+export function endpointOf(address: string): string | undefined {
+  return /^https?:\/\//.test(address) ? new URL("/", address).href : undefined;
+}
+
+const defaultDrainMs = 10_000;
+
+/** drainOf returns how long a batch in hand may take at the end. */
+export const drainOf = (o: { drainMs?: number }): number => o.drainMs ?? defaultDrainMs;
+
+/** Resolved is where the containers of a processor are. */
+export interface Resolved {
+  source: string;
+  leases: string | undefined;
+  access: Access;
+}
+
+/** resolve finds the addresses of the containers. */
+export async function resolve<T>(o: Options<T>): Promise<Resolved> {
+  if (!o.source || !o.name) throw new ChangefeedError("source and name are needed", "usage");
+  const source = await addressOf(o.source);
+  const leases = o.leases === undefined ? undefined : await addressOf(o.leases);
+  return { source, leases, access: { auth: o.auth, ca: o.ca, endpoint: endpointOf(source) } };
+}
+
+/** runArguments returns the arguments of `changefeed run` for options. */
+export async function runArguments<T>(o: Options<T>, where: Resolved): Promise<string[]> {
+  const args = ["run", "--stdio", "-o", "json", "-v"];
+  const add = (flag: string, value: string | number | undefined) => {
+    if (value !== undefined) args.push(`--${flag}=${value}`);
+  };
+  const addTime = (flag: string, ms: number | undefined) => add(flag, ms === undefined ? undefined : `${ms}ms`);
+  const addIf = (flag: string, isSet: boolean | undefined) => {
+    if (isSet) args.push(`--${flag}`);
+  };
+  add("source", where.source);
+  add("leases", where.leases);
+  add("name", o.name);
+  add("instance", o.instance);
+  add("variant", o.variant);
+  add("from", o.from instanceof Date ? o.from.toISOString() : o.from);
+  add("ca", o.ca);
+  add("mode", o.mode);
+  add("batch-size", o.maxItems);
+  add("concurrency", o.keyed);
+  add("max-attempts", o.maxAttempts);
+  add("max-set-aside", o.maxSetAside);
+  add("min-leases", o.minLeases);
+  add("weight", o.weight);
+  add("dead-letters", o.deadLetters === undefined ? undefined : await addressOf(o.deadLetters));
+  addTime("max-age", o.maxAgeMs);
+  addTime("timeout", o.handlerTimeoutMs);
+  addTime("drain", o.drainMs);
+  addTime("expiration", o.expirationMs);
+  addTime("poll", o.pollMs);
+  addTime("acquire", o.acquireMs);
+  addTime("renew", o.renewMs);
+  // It means nothing beside --stdio, and has to be less than --drain.
+  if (o.drainMs !== undefined) addTime("grace", o.drainMs / 2);
+  addIf("create-leases", o.createLeases);
+  addIf("hold", o.hold);
+  addIf("once", o.once);
+  addIf("manual", o.manual);
+  addIf("share-by-load", o.shareByLoad);
+  return args;
+}

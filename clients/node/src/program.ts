@@ -1,0 +1,46 @@
+import { Socket } from "node:net";
+import type { Readable, Writable } from "node:stream";
+import { Connection, type Handler } from "./contract.js";
+import { ChangefeedError } from "./failures.js";
+
+export interface ProgramOptions<T> {
+  /** How many batches the handler has at once; the default is 16. */
+  batches?: number;
+  /** Time between heartbeats; the default is 5 s, and 0 is none. */
+  heartbeatMs?: number;
+  /** Decodes a document. If it throws, that change alone is poison. */
+  decode?: (document: unknown) => T;
+}
+
+const settleMs = 2000; // for a handler whose signal is aborted, at the end
+
+/**
+ * program handles batches in a program that `changefeed run --long-lived -- node app.mjs` has started. The promise
+ * resolves when the processor has stopped in order, and rejects if it has died: exit then.
+ */
+export async function program<T = unknown>(handler: Handler<T>, options: ProgramOptions<T> = {}): Promise<void> {
+  const [from, to] = pipes();
+  const { batches = 16, heartbeatMs = 5000, decode } = options;
+  const connection = new Connection<T>(from, to, { handler, decode, batches, heartbeatMs });
+  try {
+    await connection.ended;
+  } finally {
+    await connection.settled(settleMs);
+    connection.close();
+  }
+}
+
+/** pipes returns the pipes to the processor. */
+function pipes(): [Readable, Writable] {
+  const read = Number(process.env["CHANGEFEED_READ_FD"] || NaN);
+  const write = Number(process.env["CHANGEFEED_WRITE_FD"] || NaN);
+  if (Number.isNaN(read) || Number.isNaN(write)) {
+    throw new ChangefeedError("CHANGEFEED_READ_FD and CHANGEFEED_WRITE_FD are not set", "usage",
+      "start the program by changefeed run --long-lived -- node app.mjs, or use processor()");
+  }
+  if (read === 0) return [process.stdin, process.stdout];
+  return [
+    new Socket({ fd: read, readable: true, writable: false }),
+    new Socket({ fd: write, readable: false, writable: true }),
+  ];
+}

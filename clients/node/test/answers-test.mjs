@@ -1,0 +1,52 @@
+// What becomes of the result of a handler beside changes that could not be decoded.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { decodeChanges } from "../dist/batch.js";
+import { answerOf, failedAnswer } from "../dist/failures.js";
+import { Canceled, Outage, Poison } from "@changefeed/client";
+
+const raw = ["a", "bad", "b", "worse", "c"].map((id, i) => ({ lsn: i, time: "", op: "upsert", id, key: [], document: id }));
+const decode = (id) => {
+  if (id.length > 1) throw new Error(`no ${id}`);
+  return id;
+};
+const { changes, undecoded, places } = decodeChanges(raw, decode);
+const all = decodeChanges(raw, undefined);
+const [bad, worse] = [{ index: 1, error: "no bad", poison: true }, { index: 3, error: "no worse", poison: true }];
+const answer = (result) => answerOf(7, result, changes, undecoded, places);
+const plain = (result) => answerOf(7, result, all.changes, all.undecoded, all.places);
+
+test("the handler has what could be decoded, and the others are poison", () => {
+  assert.deepEqual(changes.map((c) => c.value), ["a", "b", "c"]);
+  assert.deepEqual(answer(undefined), { type: "failed", id: 7, items: [bad, worse] });
+  assert.deepEqual(answer({ done: 3 }), { type: "failed", id: 7, items: [bad, worse] });
+  const items = [bad, { index: 2, error: "no", poison: true }, worse];
+  assert.deepEqual(answer({ failed: [{ change: changes[1], error: new Poison("no") }] }), { type: "failed", id: 7, items });
+  const untried = [{ index: 0, error: "no" }, bad, { index: 2, untried: true }, worse, { index: 4, untried: true }];
+  assert.deepEqual(answer({ done: 0, error: new Error("no") }), { type: "failed", id: 7, items: untried });
+  assert.deepEqual(answer({ done: 2, error: new Outage("away", 500) }),
+    { type: "failed", id: 7, done: 1, outage: true, after: 0.5, error: "away" });
+});
+
+test("without them, the answer is what the handler says", () => {
+  assert.deepEqual(plain(undefined), { type: "done", id: 7 });
+  assert.deepEqual(plain({ done: 5 }), { type: "done", id: 7 });
+  assert.deepEqual(plain({ failed: [] }), { type: "done", id: 7 });
+  assert.deepEqual(plain({ done: 2, error: "no" }), { type: "failed", id: 7, done: 2, error: "no" });
+  assert.match(plain({ done: 2 }).error, /2 of 5 changes/);
+  assert.deepEqual(plain({ failed: [{ change: all.changes[4], untried: true }] }),
+    { type: "failed", id: 7, items: [{ index: 4, untried: true }] });
+});
+
+test("a wrong result fails the batch and says why", () => {
+  assert.match(plain({ done: 6 }).error, /done is 6/);
+  assert.match(plain({ done: -1 }).error, /done is -1/);
+  assert.match(plain({ failed: [{ change: changes[0], error: "no" }] }).error, /not in the batch/);
+});
+
+test("what is thrown is an answer", () => {
+  assert.deepEqual(failedAnswer(7, "text"), { type: "failed", id: 7, error: "text" });
+  assert.deepEqual(failedAnswer(7, new Poison(new Error("no"))), { type: "failed", id: 7, error: "no", poison: true });
+  assert.equal(failedAnswer(7, new Canceled("stopped")).outage, true);
+  assert.match(failedAnswer(7, new Error("")).error, /no reason/);
+});
