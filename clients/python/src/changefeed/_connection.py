@@ -1,0 +1,193 @@
+"""The program's end of the contract (docs/program.md): takes messages, runs the handler, sends answers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+from changefeed import _answers
+from changefeed._batch import Batch, Cause, batch_of, read_message
+from changefeed._errors import ChangefeedError
+from changefeed._version import VERSION
+
+Handler = Callable[[Batch], Awaitable[None] | None]
+
+HEARTBEAT = 5.0  # seconds
+
+log = logging.getLogger("changefeed")
+
+
+def is_coroutine_function(handler: Handler) -> bool:
+    """Whether a handler is asynchronous: a coroutine function, or an object whose __call__ is one."""
+    if inspect.iscoroutinefunction(handler):
+        return True
+    return inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+class _InHand:
+    """A batch in the handler."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.task: asyncio.Task[None] | None = None
+        self.started = False  # a task that is canceled before it has started never runs
+
+
+class Connection:
+    """Speaks the contract. The owner feeds it with bytes and gives it a function that writes."""
+
+    def __init__(self, handler: Handler, *, batches: int, write: Callable[[bytes], None]) -> None:
+        if batches < 1:
+            raise ValueError(f"batches is {batches}: want 1 or more")
+        self._handler = handler
+        self._asynchronous = is_coroutine_function(handler)
+        self._batches = batches
+        self._write = write
+        self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []  # of a message that is not complete
+        self._in_hand: dict[int, _InHand] = {}
+        self._checkpoints: dict[int, asyncio.Future[str]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._heart: asyncio.TimerHandle | None = None
+        self._ended = False
+        self.greeted: asyncio.Future[None] = self._loop.create_future()
+        self.idle = asyncio.Event()  # no batch is in the handler
+        self.idle.set()
+        self.stopping = False
+        self.error: str | None = None
+        self.unit = ""
+        self.instance = ""
+
+    def start(self) -> None:
+        """Says hello."""
+        hello = {"type": "hello", "version": 1, "batches": self._batches, "heartbeat": HEARTBEAT}
+        self._send(hello | {"client": f"changefeed-python {VERSION}"})
+        self._beat()
+
+    def stop(self) -> None:
+        """Asks for the end of the processor."""
+        self._send({"type": "stop"})
+
+    def feed(self, data: bytes) -> None:
+        """Takes bytes of the processor."""
+        parts = data.split(b"\n")
+        for part in parts[:-1]:
+            self._parts.append(part)
+            line = b"".join(self._parts)
+            self._parts.clear()
+            self._take(line)
+        if parts[-1]:
+            self._parts.append(parts[-1])
+
+    def end(self, cause: Cause = "lost") -> None:
+        """The pipe has ended: nobody waits for answers, so the handler has to give up what it has."""
+        if self._ended:
+            return
+        self._ended = True
+        if self._heart is not None:
+            self._heart.cancel()
+        for one in list(self._in_hand.values()):
+            self._cancel(one, cause)
+        for future in self._checkpoints.values():
+            if not future.done():
+                future.set_result("the processor has ended")
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
+    def _take(self, line: bytes) -> None:
+        message, text = read_message(line)
+        kind = message.get("type")
+        if kind == "batch":
+            self._begin(batch_of(message, text, lambda: self._checkpoint(message["id"])))
+        elif kind == "cancel":
+            one = self._in_hand.get(message["id"])
+            if one is not None:
+                self._cancel(one, cast(Cause, message["cause"]))
+        elif kind == "hello":
+            self.unit, self.instance = message.get("unit", ""), message.get("instance", "")
+            if not self.greeted.done():
+                self.greeted.set_result(None)
+        elif kind == "stop":
+            self.stopping = True
+        elif kind == "checkpointed":
+            future = self._checkpoints.pop(message["id"], None)
+            if future is not None and not future.done():
+                future.set_result(message.get("error", ""))
+        elif kind == "error":
+            self.error = str(message.get("error", ""))
+            log.error("%s", self.error)
+
+    def _begin(self, batch: Batch) -> None:
+        one = _InHand(batch)
+        self._in_hand[batch.id] = one
+        self.idle.clear()
+        one.task = self._loop.create_task(self._handle(one), name=f"changefeed batch {batch.id} of lease {batch.lease}")
+
+    async def _handle(self, one: _InHand) -> None:
+        batch = one.batch
+        answer: dict[str, Any] = {"type": "released", "id": batch.id}
+        one.started = True
+        try:
+            if not batch.cancelled.is_set():
+                await self._call(one)
+            if not batch.cancelled.is_set():
+                answer["type"] = "done"
+        except asyncio.CancelledError:
+            if not batch.cancelled.is_set():  # the handler has canceled itself
+                answer = _answers.failed(batch.id, RuntimeError("the handler was canceled"))
+        except Exception as error:
+            if not batch.cancelled.is_set():
+                answer = self._failed(batch, error)
+        finally:
+            del self._in_hand[batch.id]
+            if not self._in_hand:
+                self.idle.set()
+        self._send(answer)
+
+    async def _call(self, one: _InHand) -> None:
+        if self._asynchronous:
+            await cast(Awaitable[None], self._handler(one.batch))
+            return
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._batches, thread_name_prefix="changefeed")
+        running = self._loop.run_in_executor(self._threads, self._handler, one.batch)
+        result = await running
+        if inspect.isawaitable(result):  # a lambda or a functools.partial of a coroutine function
+            await result
+
+    def _failed(self, batch: Batch, error: Exception) -> dict[str, Any]:
+        mistake = _answers.mistake(error, len(batch))
+        if mistake is not None:
+            log.error("%s", mistake, exc_info=error)
+            return _answers.failed(batch.id, ValueError(mistake))
+        log.debug("the handler has failed", exc_info=error)
+        return _answers.failed(batch.id, error)
+
+    def _cancel(self, one: _InHand, cause: Cause) -> None:
+        one.batch.cancelled.set(cause)
+        if self._asynchronous and one.started and one.task is not None:
+            one.task.cancel()  # a thread cannot be canceled: it looks at batch.cancelled
+
+    async def _checkpoint(self, batch_id: int) -> None:
+        before = self._checkpoints.get(batch_id)
+        if before is not None:
+            await asyncio.shield(before)
+        future = self._checkpoints[batch_id] = self._loop.create_future()
+        if self._ended:
+            future.set_result("the processor has ended")
+        self._send({"type": "checkpoint", "id": batch_id})
+        error = await future
+        if error:
+            raise ChangefeedError(error)
+
+    def _beat(self) -> None:
+        self._send({"type": "heartbeat"})
+        self._heart = self._loop.call_later(HEARTBEAT, self._beat)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if not self._ended:
+            self._write(_answers.encode(message))
