@@ -19,7 +19,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients-node npm size pictures cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients-node npm clients-python wheels size pictures cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -183,6 +183,15 @@ conformance-python: ## the Python SDK against this server (skipped without pytho
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "skipped: this needs python3 with ensurepip and venv"; exit 0; }; \
 	python3 conformance/python/run.py
+
+wheels: ## wheels of the Python client with the binary, for five platforms, in DIST (.dist); PLATFORM=linux/amd64 for one
+	@command -v python3 >/dev/null || { echo "skipped: this needs python3"; exit 0; }; \
+	GO='$(GO)' python3 clients/python/tools/wheels.py '$(DIST)' $(PLATFORM)
+
+clients-python: ## the Python client: lint, types, tests, wheel (skipped without python3; tools are installed for the run)
+	@command -v python3 >/dev/null && python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "skipped: this needs python3, 3.10 or later, with ensurepip and venv"; exit 0; }; \
+	GO='$(GO)' python3 clients/python/tools/check.py
 
 conformance-java: ## the Java SDK and its processor against this server (skipped without java, javac and mvn)
 	@for tool in java javac mvn; do command -v $$tool >/dev/null || { echo "skipped: this needs $$tool"; exit 0; }; done; \

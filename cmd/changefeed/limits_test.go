@@ -35,6 +35,17 @@ func TestTheGraceEndsBeforeTheDrain(t *testing.T) {
 	}
 }
 
+// With --stdio nobody is killed, so the default of --grace must not refuse a short --drain.
+func TestThereIsNoGraceForAParentProcess(t *testing.T) {
+	for _, stdio := range []bool{false, true} {
+		o := runOptions{grace: 5 * time.Second, stdio: stdio}
+		o.Options.Drain = time.Second
+		if err := o.checkFlags(); (err == nil) != stdio {
+			t.Errorf("a drain of 1s beside the default grace of 5s, with --stdio=%v: %v", stdio, err)
+		}
+	}
+}
+
 // A drain that is no time is named itself, and not the grace, which has its default.
 func TestADrainThatIsNoTimeIsNamed(t *testing.T) {
 	for _, drain := range []time.Duration{0, -time.Second} {

@@ -166,8 +166,9 @@ func (o *runOptions) checkFlags() error {
 	if o.Options.Drain <= 0 {
 		return usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
 	}
-	// A later kill would come when the processor has given the handler up already.
-	if o.grace <= 0 || o.grace >= o.Options.Drain {
+	// A later kill would come when the processor has given the handler up already. A parent process is never
+	// killed.
+	if !o.stdio && (o.grace <= 0 || o.grace >= o.Options.Drain) {
 		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
 			o.Options.Drain))
 	}

@@ -41,9 +41,9 @@ class Steered:
     async def obey(self, batch: Batch, do: str, document: dict[str, Any]) -> None:
         if do == "fail all":
             raise Failure(document["error"])
-        elif do == "poison all":
+        if do == "poison all":
             raise Poison(document["error"])
-        elif do == "sleep":
+        if do == "sleep":
             await asyncio.sleep(document["seconds"])
         elif do == "wait":
             await asyncio.Event().wait()

@@ -1,7 +1,10 @@
 """The change feed processor for Azure Cosmos DB."""
 
 from changefeed._batch import Batch, Cancellation, Change
+from changefeed._child import Event
 from changefeed._errors import BinaryNotFound, ChangefeedError, Failure, Poison, Untried
+from changefeed._processor import Processor
+from changefeed._status import Lease, Status
 from changefeed._version import VERSION as __version__
 
 __all__ = [
@@ -10,8 +13,12 @@ __all__ = [
     "Cancellation",
     "Change",
     "ChangefeedError",
+    "Event",
     "Failure",
+    "Lease",
     "Poison",
+    "Processor",
+    "Status",
     "Untried",
     "__version__",
 ]

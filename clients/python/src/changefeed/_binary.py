@@ -22,7 +22,7 @@ def find(binary: str | os.PathLike[str] | None = None) -> str:
     """The path of the binary: the argument, $CHANGEFEED_BINARY, that of the wheel, or that on the PATH."""
     for path, origin in ((binary, "binary"), (os.environ.get("CHANGEFEED_BINARY"), "$CHANGEFEED_BINARY")):
         if path:
-            found = shutil.which(path)
+            found = shutil.which(os.fspath(path))
             if found is None:
                 raise BinaryNotFound(f"{origin} is {os.fspath(path)}: there is no such program", code="missing")
             return found
@@ -82,13 +82,19 @@ def run(
     return _rows(arguments, done.returncode, done.stdout, done.stderr)
 
 
-async def run_async(
-    binary: str, arguments: list[str], *, env: Mapping[str, str] | None = None
-) -> list[dict[str, Any]]:
+async def run_async(binary: str, arguments: list[str], *, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """The same without blocking the loop."""
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
-        binary, *arguments, "-o", "json", stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env, **isolated()
+        binary,
+        *arguments,
+        "-o",
+        "json",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        env=env,
+        **isolated(),
     )
     try:
         stdout, stderr = await child.communicate()
@@ -118,4 +124,4 @@ def main() -> int:
     command = [binary, *sys.argv[1:]]
     if os.name == "nt":
         return subprocess.call(command)
-    os.execv(binary, command)
+    return os.execv(binary, command)  # does not return

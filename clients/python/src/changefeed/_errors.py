@@ -74,7 +74,7 @@ def text_of(error: BaseException | str) -> str:
     if isinstance(error, str):
         return error
     text = str(error)
-    if isinstance(error, (Failure, Poison, Untried, ChangefeedError)):
+    if isinstance(error, Failure | Poison | Untried | ChangefeedError):
         return text or type(error).__name__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,9 @@ def start(value: Start | None) -> str | None:
     if isinstance(value, datetime.timedelta):
         return duration(value)
     if value.tzinfo is None:
-        raise ValueError(f"start is {value.isoformat()}, a time without a zone: want such as datetime.now(timezone.utc)")
+        raise ValueError(
+            f"start is {value.isoformat()}, a time without a zone: want such as datetime.now(timezone.utc)"
+        )
     return value.astimezone(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
 
 
@@ -67,10 +70,4 @@ def beside(source: str, leases: str | None) -> str:
     """The address of the lease container: by default the container leases beside the source."""
     if leases is not None:
         return leases
-    for separator in ("/", "#"):
-        head, found, _ = source.rpartition(separator)
-        if found and (separator == "#" or "#" not in head or not source.startswith("docstore:")):
-            return f"{head}{separator}leases"
-        if found and source.startswith("docstore:"):
-            return f"{head}{separator}leases"
-    return "leases"
+    return re.sub(r"[^/#]*$", "leases", source, count=1)

@@ -50,9 +50,12 @@ class Status:
         return self.pending == 0 and bool(self.leases)
 
 
-def status_of(name: str, rows: list[dict[str, Any]]) -> Status:
-    """The status of the unit of a name in the rows of `changefeed leases`."""
+def status_of(name: str, source: str, rows: list[dict[str, Any]]) -> Status:
+    """The status of the unit of a name and a source in the rows of `changefeed leases`."""
     rows = [row for row in rows if row.get("processor") == name]
+    if len({row["container"] for row in rows}) > 1:  # units of one name, of several containers
+        address = "/" + source.replace("#", "/")
+        rows = [row for row in rows if address.endswith("/" + row["container"])]
     unit = next((row for row in rows if row["kind"] == "unit"), None)
     if unit is None:
         return Status(name, 0, None, False, None, (), None, "the unit has no leases yet", ())

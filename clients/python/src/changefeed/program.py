@@ -1,12 +1,12 @@
 """A long-lived program of `changefeed run --long-lived -- python3 app.py`.
 
-    import changefeed.program
+import changefeed.program
 
-    async def handle(batch):
-        for change in batch:
-            print(change.id)
+async def handle(batch):
+    for change in batch:
+        print(change.id)
 
-    changefeed.program.serve(handle)
+changefeed.program.serve(handle)
 """
 
 from __future__ import annotations

@@ -1,0 +1,258 @@
+"""A change feed processor in this process: its engine is the binary changefeed, a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import types
+from collections.abc import Callable
+from typing import Literal
+
+from changefeed import _binary, _child, _options, _signals, _status
+from changefeed._child import Event
+from changefeed._connection import Connection, Handler
+from changefeed._errors import ChangefeedError, Seconds, seconds_of
+
+log = logging.getLogger("changefeed")
+
+_FIRST_POLL, _LAST_POLL = 0.05, 1.0  # seconds between two looks at the lag
+_KILL_AFTER = 5.0  # seconds, when the pipes are closed
+
+
+class Processor:
+    """Calls a handler with each batch of changes of a container.
+
+    All processors of a name, wherever they run, share the work. The handler is a coroutine function, which is canceled
+    when its batch is, or a plain function, which runs in a thread and looks at batch.cancelled. If it returns, the
+    batch is done; if it raises, the batch has failed (see Failure and Poison) and comes again.
+
+    start is where a NEW unit begins. If it is None, the binary begins at the beginning of the feed (mode="all": now).
+    A unit that has begun continues at its position, and refuses another start.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        name: str,
+        handler: Handler,
+        leases: str | None = None,
+        create_leases: bool = False,
+        instance: str | None = None,
+        start: _options.Start | None = None,
+        mode: Literal["latest", "all"] = "latest",
+        batches: int = 8,
+        batch_size: int | None = None,
+        concurrency: int | None = None,
+        manual: bool = False,
+        max_attempts: int | None = None,
+        max_age: Seconds | None = None,
+        max_set_aside: int | None = None,
+        dead_letters: str | None = None,
+        hold: bool = False,
+        once: bool = False,
+        timeout: Seconds | None = None,
+        drain: Seconds | None = None,
+        expiration: Seconds | None = None,
+        renew: Seconds | None = None,
+        acquire: Seconds | None = None,
+        poll: Seconds | None = None,
+        min_leases: int | None = None,
+        share_by_load: bool = False,
+        weight: int | None = None,
+        variant: str | None = None,
+        credential: str | None = None,
+        connection_string: str | None = None,
+        endpoint: str | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        context: str | None = None,
+        binary: str | os.PathLike[str] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.name, self.source = name, source
+        self._handler, self._batches, self._on_event = handler, batches, on_event
+        self._leases, self._given_binary = leases, binary
+        self._account = _options.flags({"ca": None if ca is None else os.fspath(ca), "context": context})
+        self._env = _options.environment(credential, connection_string, endpoint)
+        self._flags = _options.flags(
+            {
+                "source": source,
+                "name": name,
+                "leases": leases,
+                "create_leases": create_leases,
+                "instance": instance,
+                "from": _options.start(start),
+                "mode": mode,
+                "batch_size": batch_size,
+                "concurrency": concurrency,
+                "manual": manual,
+                "max_attempts": max_attempts,
+                "max_age": _options.duration(max_age),
+                "max_set_aside": max_set_aside,
+                "dead_letters": dead_letters,
+                "hold": hold,
+                "once": once,
+                "timeout": _options.duration(timeout),
+                "drain": _options.duration(drain),
+                "expiration": _options.duration(expiration),
+                "renew": _options.duration(renew),
+                "acquire": _options.duration(acquire),
+                "poll": _options.duration(poll),
+                "min_leases": min_leases,
+                "share_by_load": share_by_load,
+                "weight": weight,
+                "variant": variant or f"{getattr(handler, '__module__', '')}.{_name_of(handler)}",
+            }
+        )
+        self._child: _child.Child | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the processor has started and has not ended."""
+        return self._child is not None and not self._child.over.done()
+
+    async def start(self) -> None:
+        """Starts the processor; returns when it has opened its containers. Raises ChangefeedError if it cannot."""
+        if self._child is not None:
+            raise RuntimeError("the processor has been started before: make another one")
+        verbose = "-vv" if log.isEnabledFor(logging.DEBUG) else "-v"
+        command = [
+            _binary.find(self._given_binary),
+            "run",
+            *self._flags,
+            *self._account,
+            "--stdio",
+            "-o",
+            "json",
+            verbose,
+        ]
+
+        def connect(child: _child.Child) -> Connection:
+            return Connection(self._handler, batches=self._batches, write=child.write)
+
+        self._child = child = await _child.start(command, self._env, self._on_event, connect)
+        assert child.connection is not None
+        try:
+            await child.begun()
+        except asyncio.CancelledError:
+            await self._abandon()
+            raise
+        if child.over.done() and not child.connection.greeted.done():
+            await self.wait()
+            raise ChangefeedError("the binary has ended before it said hello")
+
+    async def wait(self) -> None:
+        """Waits for the end of the processor. Raises ChangefeedError if it ends with an error."""
+        child = self._started()
+        await asyncio.shield(child.over)
+        assert child.connection is not None
+        await child.connection.idle.wait()
+        error = child.error()
+        if error is not None:
+            raise error
+
+    async def stop(self) -> None:
+        """Ends the processor in order: batches in hand have `drain` to finish, and positions are stored."""
+        child = self._started()
+        assert child.connection is not None
+        child.connection.stop()
+        try:
+            await self.wait()
+        except asyncio.CancelledError:
+            await self._abandon()
+            raise
+
+    async def run(self) -> None:
+        """Runs the processor until SIGTERM or SIGINT, as the binary does; a second signal ends everything at once."""
+        await self.start()
+        child = self._started()
+        assert child.connection is not None
+        with _signals.caught(asyncio.get_running_loop(), child.connection.stop, child.close):
+            try:
+                await self.wait()
+            except asyncio.CancelledError:
+                await self.stop()
+                raise
+
+    def run_sync(self) -> None:
+        """The same in a program without a loop."""
+        asyncio.run(self.run())
+
+    async def __aenter__(self) -> Processor:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        try:
+            await self.stop()
+        except ChangefeedError:
+            if error is None:
+                raise
+            log.exception("the processor has ended with an error")
+
+    async def status(self) -> _status.Status:
+        """The leases of the unit, and what is still to come. What is not known is None."""
+        arguments = ["leases", _options.beside(self.source, self._leases), "--source", self.source, *self._account]
+        try:
+            rows = await _binary.run_async(_binary.find(self._given_binary), arguments, env=self._env)
+        except ChangefeedError as error:
+            if error.code != "missing":
+                raise
+            rows = []  # the lease container is not there yet
+        return _status.status_of(self.name, self.source, rows)
+
+    async def lag(self) -> int | None:
+        """How many changes are still to come; None if that is unknown, never 0."""
+        return (await self.status()).pending
+
+    async def caught_up(self, timeout: Seconds | None = None) -> None:
+        """Waits until every change is handled; raises TimeoutError after so many seconds."""
+        seconds = None if timeout is None else seconds_of(timeout)
+        status = None
+        pause = _FIRST_POLL
+
+        async def poll() -> None:
+            nonlocal status, pause
+            while True:
+                status = await self.status()
+                if status.caught_up:
+                    return
+                if self._child is not None and self._child.over.done():
+                    await self.wait()
+                    raise ChangefeedError(f"the processor has ended before it had caught up: {_rest(status)}")
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LAST_POLL)
+
+        try:
+            await asyncio.wait_for(poll(), seconds)
+        except asyncio.TimeoutError:
+            raise TimeoutError(f"not caught up after {seconds} s: {_rest(status)}") from None
+
+    def _started(self) -> _child.Child:
+        if self._child is None:
+            raise RuntimeError("the processor has not been started")
+        return self._child
+
+    async def _abandon(self) -> None:
+        """Ends the binary without waiting for batches: its leases are free at once."""
+        child = self._started()
+        child.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(child.over), _KILL_AFTER)
+        child.kill()
+
+
+def _rest(status: _status.Status | None) -> str:
+    if status is None:
+        return "the status is unknown"
+    if status.pending is None:
+        return f"the number of changes to come is unknown ({status.unknown})"
+    return f"{status.pending} changes are still to come" + (f" ({', '.join(status.stuck)})" if status.stuck else "")
+
+
+def _name_of(handler: Handler) -> str:
+    return str(getattr(handler, "__qualname__", type(handler).__qualname__))

@@ -1,0 +1,80 @@
+"""Checks the Python client: lint, types, tests, the suite of the contract, and the wheel in a clean environment.
+
+Builds the binary with Go. Tools come from PyPI, for this run; if they cannot be had, their steps are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+REPOSITORY = HERE.parent.parent
+LIMIT = 300  # seconds for a step
+
+
+class Check:
+    """The steps, and what they have in common."""
+
+    def __init__(self, scratch: pathlib.Path) -> None:
+        self.scratch = scratch
+        self.failed: list[str] = []
+        self.begun = time.monotonic()
+        self.python = scratch / "tools" / ("Scripts" if os.name == "nt" else "bin") / "python"
+        self.binary = scratch / ("changefeed.exe" if os.name == "nt" else "changefeed")
+        self.env = {
+            **os.environ,
+            "CHANGEFEED_BINARY": str(self.binary),
+            "PYTHONPATH": os.pathsep.join([str(HERE / "src"), str(HERE / "tests")]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def step(self, name: str, *command: str | os.PathLike[str], cwd: pathlib.Path = HERE) -> bool:
+        """Runs a step; says whether it has succeeded."""
+        print(f"== {name} ({time.monotonic() - self.begun:.0f}s)", flush=True)
+        done = subprocess.run(command, cwd=cwd, env=self.env, check=False, timeout=LIMIT)
+        if done.returncode != 0:
+            self.failed.append(name)
+        return done.returncode == 0
+
+    def install(self) -> bool:
+        """Installs the tools; says whether they are there."""
+        venv.create(self.scratch / "tools", with_pip=True)
+        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        return subprocess.run([*pip, "-r", HERE / "requirements.txt"], check=False, timeout=LIMIT).returncode == 0
+
+    def all(self) -> None:
+        """Runs all steps."""
+        go = os.environ.get("GO", "go")
+        if not self.step("the binary", go, "build", "-o", self.binary, "./cmd/changefeed", cwd=REPOSITORY):
+            return
+        if self.install():
+            ruff = [self.python, "-m", "ruff"]
+            cache = str(self.scratch / "ruff")
+            self.step("lint", *ruff, "check", "--quiet", "--cache-dir", cache, ".")
+            self.step("format", *ruff, "format", "--quiet", "--check", "--cache-dir", cache, ".")
+            self.step("types", self.python, "-m", "mypy", "--cache-dir", self.scratch / "mypy")
+        else:
+            print("skipped: lint, types and tests with the SDK, because the tools cannot be installed")
+            self.python = pathlib.Path(sys.executable)
+        self.step("the contract", self.binary, "program", "test", "--", self.python, HERE / "tests" / "steered.py")
+        self.step("tests", self.python, "-W", "error", "-m", "unittest", "discover", "-s", "tests", "-t", "tests")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="clients-python-") as name:
+        check = Check(pathlib.Path(name))
+        check.all()
+        for step in check.failed:
+            print(f"FAIL {step}")
+        print(f"== {'failed' if check.failed else 'ok'} ({time.monotonic() - check.begun:.0f}s)")
+        return 1 if check.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
