@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import unittest
 from typing import Any, ClassVar
 
 from changefeed.testing import AsyncServer, server
+
+logging.getLogger("changefeed").addHandler(logging.NullHandler())  # warnings of the binary are expected
 
 LIMIT = 20.0  # seconds for a step of a test
 

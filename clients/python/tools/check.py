@@ -13,6 +13,8 @@ import tempfile
 import time
 import venv
 
+Argument = str | os.PathLike[str]
+
 HERE = pathlib.Path(__file__).resolve().parent.parent
 REPOSITORY = HERE.parent.parent
 LIMIT = 300  # seconds for a step
@@ -34,7 +36,7 @@ class Check:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def step(self, name: str, *command: str | os.PathLike[str], cwd: pathlib.Path = HERE) -> bool:
+    def step(self, name: str, *command: Argument, cwd: pathlib.Path = HERE) -> bool:
         """Runs a step; says whether it has succeeded."""
         print(f"== {name} ({time.monotonic() - self.begun:.0f}s)", flush=True)
         done = subprocess.run(command, cwd=cwd, env=self.env, check=False, timeout=LIMIT)
@@ -45,7 +47,7 @@ class Check:
     def install(self) -> bool:
         """Installs the tools; says whether they are there."""
         venv.create(self.scratch / "tools", with_pip=True)
-        pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip: list[Argument] = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         return subprocess.run([*pip, "-r", HERE / "requirements.txt"], check=False, timeout=LIMIT).returncode == 0
 
     def all(self) -> None:
@@ -54,7 +56,7 @@ class Check:
         if not self.step("the binary", go, "build", "-o", self.binary, "./cmd/changefeed", cwd=REPOSITORY):
             return
         if self.install():
-            ruff = [self.python, "-m", "ruff"]
+            ruff: list[Argument] = [self.python, "-m", "ruff"]
             cache = str(self.scratch / "ruff")
             self.step("lint", *ruff, "check", "--quiet", "--cache-dir", cache, ".")
             self.step("format", *ruff, "format", "--quiet", "--check", "--cache-dir", cache, ".")

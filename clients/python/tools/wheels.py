@@ -114,18 +114,24 @@ def add(archive: zipfile.ZipFile, name: str, content: bytes, mode: int) -> None:
     archive.writestr(entry, content)
 
 
-def main(directory: str, targets: list[str]) -> None:
+def assemble(target: str, binary: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
+    """Writes the wheel of a platform, with a binary."""
     project = Project()
+    tag = PLATFORMS[target]
+    name = "changefeed.exe" if target.startswith("windows/") else "changefeed"
+    wheel = to / f"changefeed-{project.version}-py3-none-{tag}.whl"
+    write(wheel, f"changefeed-{project.version}.dist-info", files_of(project, tag, binary, name))
+    return wheel
+
+
+def main(directory: str, targets: list[str]) -> None:
     to = pathlib.Path(directory)
     to.mkdir(parents=True, exist_ok=True)
     for target in targets or PLATFORMS:
-        tag = PLATFORMS[target]
-        name = "changefeed.exe" if target.startswith("windows/") else "changefeed"
         with tempfile.TemporaryDirectory(prefix="wheels-") as scratch:
-            binary = pathlib.Path(scratch) / name
+            binary = pathlib.Path(scratch) / "changefeed"
             build(target, binary)
-            wheel = to / f"changefeed-{project.version}-py3-none-{tag}.whl"
-            write(wheel, f"changefeed-{project.version}.dist-info", files_of(project, tag, binary, name))
+            wheel = assemble(target, binary, to)
         print(f"== {wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)
 
 

@@ -6,12 +6,12 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from changefeed import _answers
 from changefeed._batch import Batch, Cause, batch_of, read_message
 from changefeed._errors import ChangefeedError
+from changefeed._threads import Threads
 from changefeed._version import VERSION
 
 Handler = Callable[[Batch], Awaitable[None] | None]
@@ -51,7 +51,7 @@ class Connection:
         self._parts: list[bytes] = []  # of a message that is not complete
         self._in_hand: dict[int, _InHand] = {}
         self._checkpoints: dict[int, asyncio.Future[str]] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: Threads | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._ended = False
         self.greeted: asyncio.Future[None] = self._loop.create_future()
@@ -96,7 +96,7 @@ class Connection:
             if not future.done():
                 future.set_result("the processor has ended")
         if self._threads is not None:
-            self._threads.shutdown(wait=False)
+            self._threads.close()
 
     def _take(self, line: bytes) -> None:
         message, text = read_message(line)
@@ -150,14 +150,16 @@ class Connection:
 
     async def _call(self, one: _InHand) -> None:
         if self._asynchronous:
-            await cast(Awaitable[None], self._handler(one.batch))
-            return
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._batches, thread_name_prefix="changefeed")
-        running = self._loop.run_in_executor(self._threads, self._handler, one.batch)
-        result = await running
-        if inspect.isawaitable(result):  # a lambda or a functools.partial of a coroutine function
-            await result
+            result: Any = await cast(Awaitable[Any], self._handler(one.batch))
+        else:
+            if self._threads is None:
+                self._threads = Threads(self._batches)
+            result = await self._threads.call(self._handler, one.batch)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise TypeError("the handler is a plain function and has returned a coroutine: want async def")
+        if isinstance(result, BaseException):  # somebody has written return for raise
+            raise result
 
     def _failed(self, batch: Batch, error: Exception) -> dict[str, Any]:
         mistake = _answers.mistake(error, len(batch))

@@ -107,6 +107,7 @@ class Processor:
             }
         )
         self._child: _child.Child | None = None
+        self._hurried = False  # nobody waits for handlers any more
 
     @property
     def running(self) -> bool:
@@ -148,7 +149,8 @@ class Processor:
         child = self._started()
         await asyncio.shield(child.over)
         assert child.connection is not None
-        await child.connection.idle.wait()
+        if not self._hurried:
+            await child.connection.idle.wait()
         error = child.error()
         if error is not None:
             raise error
@@ -169,7 +171,12 @@ class Processor:
         await self.start()
         child = self._started()
         assert child.connection is not None
-        with _signals.caught(asyncio.get_running_loop(), child.connection.stop, child.close):
+
+        def hurry() -> None:
+            self._hurried = True
+            child.close()
+
+        with _signals.caught(asyncio.get_running_loop(), child.connection.stop, hurry):
             try:
                 await self.wait()
             except asyncio.CancelledError:

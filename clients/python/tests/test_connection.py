@@ -1,0 +1,228 @@
+"""The program's end of the contract, message by message."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import threading
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+from support import LIMIT
+
+from changefeed import Batch, Change, Failure, Poison, Untried
+from changefeed._answers import failed
+from changefeed._batch import parse_time
+from changefeed._connection import Connection, Handler, is_coroutine_function
+
+
+def line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, ensure_ascii=False).encode() + b"\n"
+
+
+def batch(number: int, *documents: Any, **more: Any) -> bytes:
+    changes = [
+        {"lsn": n, "time": "2026-01-31T12:00:00.123456789Z", "op": "upsert", "id": str(n), "key": ["a"], "document": d}
+        for n, d in enumerate(documents)
+    ]
+    head = {"type": "batch", "id": number, "lease": "-FF", "range": "-FF", "instance": "i", "epoch": 1, "attempt": 1}
+    return line({**head, **more, "changes": changes})
+
+
+class Wire:
+    """A connection whose messages are kept."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.connection = Connection(handler, batches=2, write=lambda data: self.sent.put_nowait(json.loads(data)))
+
+    async def answer(self) -> dict[str, Any]:
+        return await asyncio.wait_for(self.sent.get(), LIMIT)
+
+
+class Answers(unittest.IsolatedAsyncioTestCase):
+    async def outcome(self, error: BaseException | None, changes: int = 2) -> dict[str, Any]:
+        async def handle(batch: Batch) -> None:
+            if error is not None:
+                raise error
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(7, *[{"n": n} for n in range(changes)]))
+        return await wire.answer()
+
+    async def test_each_outcome_has_its_answer(self) -> None:
+        items: dict[int, BaseException | str] = {1: Poison("bad"), 0: Untried()}
+        for error, want in (
+            (None, {"type": "done"}),
+            (KeyError("city"), {"error": "KeyError: 'city'"}),
+            (ZeroDivisionError(), {"error": "ZeroDivisionError"}),
+            (Poison("bad"), {"error": "bad", "poison": True}),
+            (Failure("late", done=1, after=datetime.timedelta(seconds=2)), {"error": "late", "done": 1, "after": 2.0}),
+            (Failure(OSError("down"), outage=True), {"error": "OSError: down", "outage": True}),
+            (
+                Failure(items=items),
+                {
+                    "items": [
+                        {"index": 0, "error": "not tried", "untried": True},
+                        {"index": 1, "error": "bad", "poison": True},
+                    ]
+                },
+            ),
+        ):
+            with self.subTest(error=error):
+                self.assertEqual(await self.outcome(error), {"type": "failed", "id": 7, **want})
+
+    async def test_a_failure_that_breaks_the_contract_fails_the_batch(self) -> None:
+        for error in (Failure(done=3), Failure(items={2: "x"}), Failure(after=1e9), Failure(after=float("nan"))):
+            with self.subTest(error=vars(error)):
+                with self.assertLogs("changefeed", "ERROR"):
+                    answer = await self.outcome(error)
+                self.assertEqual(set(answer), {"type", "id", "error"})
+                self.assertIn("Failure.", answer["error"])
+
+    async def test_an_error_that_is_returned_counts(self) -> None:
+        async def handle(batch: Batch) -> Any:
+            return Failure("returned")
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}))
+        self.assertEqual(await wire.answer(), {"type": "failed", "id": 1, "error": "returned"})
+
+    def test_texts_are_cut(self) -> None:
+        self.assertEqual(len(failed(1, ValueError("x" * 100_000))["error"]), 8192)
+
+
+class Cancels(unittest.IsolatedAsyncioTestCase):
+    async def test_a_batch_that_is_canceled_before_it_begins_is_released(self) -> None:
+        seen: list[Batch] = []
+
+        async def handle(batch: Batch) -> None:
+            seen.append(batch)
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}) + line({"type": "cancel", "id": 1, "cause": "lost"}))
+        self.assertEqual(await wire.answer(), {"type": "released", "id": 1})
+        self.assertEqual(seen, [])
+
+    async def test_the_answer_comes_when_the_handler_has_ended(self) -> None:
+        begun, cleaned = asyncio.Event(), asyncio.Event()
+
+        async def handle(batch: Batch) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await cleaned.wait()
+                self.assertEqual(batch.canceled, "lost")
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}))
+        await asyncio.wait_for(begun.wait(), LIMIT)
+        wire.connection.feed(line({"type": "cancel", "id": 1, "cause": "lost", "seconds": 3}))
+        for _ in range(10):  # turns of the loop
+            await asyncio.sleep(0)
+        self.assertTrue(wire.sent.empty())
+        cleaned.set()
+        self.assertEqual(await wire.answer(), {"type": "released", "id": 1})
+
+    async def test_a_plain_function_sees_the_cancel_and_is_released(self) -> None:
+        begun = threading.Event()
+
+        def handle(batch: Batch) -> None:
+            begun.set()
+            batch.cancelled.wait(LIMIT)
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}))
+        await asyncio.to_thread(begun.wait, LIMIT)
+        wire.connection.feed(line({"type": "cancel", "id": 1, "cause": "stopped"}))
+        self.assertEqual(await wire.answer(), {"type": "released", "id": 1})
+
+    async def test_the_end_of_the_pipe_cancels_batches_as_lost(self) -> None:
+        begun: asyncio.Queue[Batch] = asyncio.Queue()
+
+        async def handle(batch: Batch) -> None:
+            await begun.put(batch)
+            await asyncio.Event().wait()
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}))
+        one = await asyncio.wait_for(begun.get(), LIMIT)
+        wire.connection.end()
+        await asyncio.wait_for(wire.connection.idle.wait(), LIMIT)
+        self.assertEqual(one.canceled, "lost")
+        self.assertTrue(wire.sent.empty())
+
+
+class Reading(unittest.IsolatedAsyncioTestCase):
+    async def received(self, data: bytes, size: int) -> list[Change]:
+        changes: list[Change] = []
+
+        async def handle(batch: Batch) -> None:
+            changes.extend(batch)
+
+        wire = Wire(handle)
+        for at in range(0, len(data), size):
+            wire.connection.feed(data[at : at + size])
+        await wire.answer()
+        return changes
+
+    async def test_messages_come_in_pieces(self) -> None:
+        data = line({"type": "hello", "version": 1}) + line({"type": "news"}) + batch(1, {"a": "ü€😀"}, None)
+        for size in (1, 2, 7, len(data)):
+            changes = await self.received(data, size)
+            self.assertEqual([change.document for change in changes], [{"a": "ü€😀"}, None])
+
+    async def test_the_text_of_a_document_is_as_it_was(self) -> None:
+        text = '{ "a" : 1.50, "document":[{"x":"}],\\"{"}], "id":"\\u00fc" }'
+        data = batch(1, "MARK", {"b": [[], {}]}, "MARK").replace(b'"MARK"', text.encode())
+        changes = await self.received(data, len(data))
+        self.assertEqual([(change.json or "").strip() for change in changes], [text, '{"b": [[], {}]}', text])
+        self.assertEqual(changes[0].document, json.loads(text))
+
+    async def test_a_document_that_python_cannot_parse_fails_alone(self) -> None:
+        number = "9" * 5000
+        data = batch(1, {"a": 1}, "MARK", {"a": 2}).replace(b'"MARK"', ('{"n":' + number + "}").encode())
+        changes = await self.received(data, len(data))
+        self.assertEqual((changes[0].document, changes[2].document), ({"a": 1}, {"a": 2}))
+        with self.assertRaises(ValueError):
+            _ = changes[1].document
+        self.assertEqual((changes[1].json or "").strip(), '{"n":' + number + "}")
+
+    async def test_members_of_all_versions(self) -> None:
+        message = json.loads(batch(1, {"a": 2}))
+        message["changes"][0] |= {"op": "replace", "previous": {"a": 1}, "previous_lsn": 3, "expired": True}
+        data = line(message)
+        change = (await self.received(data, len(data)))[0]
+        self.assertEqual(
+            (change.op, change.previous, change.previous_lsn, change.expired), ("replace", {"a": 1}, 3, True)
+        )
+        self.assertEqual(change.previous_json, ' {"a": 1}')
+
+    def test_times_are_cut_to_microseconds(self) -> None:
+        self.assertEqual(parse_time("2026-01-31T12:00:00.123456789Z").microsecond, 123456)
+        self.assertEqual(parse_time("2026-01-31T12:00:00+01:00").utcoffset(), datetime.timedelta(hours=1))
+        with self.assertRaises(ValueError):
+            parse_time("yesterday")
+
+    def test_handlers_are_told_apart(self) -> None:
+        class Called:
+            async def __call__(self, batch: Batch) -> None: ...
+
+        async def coroutine(batch: Batch) -> None: ...
+
+        def plain(batch: Batch) -> None: ...
+
+        handlers: list[Callable[[Batch], Any]] = [Called(), coroutine, plain]
+        self.assertEqual([is_coroutine_function(handler) for handler in handlers], [True, True, False])
+
+    def test_changes_for_tests(self) -> None:
+        change = Change.of({"id": "1", "city": "Bonn"}, key=["Bonn"])
+        self.assertEqual((change.id, change.key, change.json), ("1", ["Bonn"], '{"id":"1","city":"Bonn"}'))
+        self.assertEqual(len(Batch((change,))), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
