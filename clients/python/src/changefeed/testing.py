@@ -57,7 +57,7 @@ class Server:
         self._flags = _options.flags({"db": None if dir is None else os.fspath(dir), "http": True, **flags})
         self._keeps = dir is not None
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
+        self._errors: IO[bytes] | None = None
         self.endpoint = ""
         self.key = ""
         self.connection_string = ""
@@ -72,6 +72,7 @@ class Server:
         """Starts the server, and waits until it is ready."""
         command = [self._binary, "serve", "--listen", listen, *self._flags, "-o", "json", "--until-stdin-closes"]
         pipe = subprocess.PIPE
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._errors, **_binary.isolated())
         assert process.stdout is not None
         row = _binary.parse(process.stdout.readline().decode())
@@ -85,7 +86,6 @@ class Server:
     def stop(self) -> None:
         """Ends the server in order."""
         self._end()
-        self._errors.close()
 
     def restart(self, *, kill: bool = False) -> None:
         """Ends the server, in order or at once, and starts it again at the same address with the same data."""
@@ -142,7 +142,8 @@ class Server:
 
     def _end(self) -> ChangefeedError | None:
         process, self._process = self._process, None
-        if process is None:
+        errors, self._errors = self._errors, None
+        if process is None or errors is None:
             return None
         assert process.stdin is not None
         assert process.stdout is not None
@@ -153,9 +154,9 @@ class Server:
             process.kill()
             process.wait()
         process.stdout.close()
-        self._errors.seek(0)
-        text = self._errors.read().decode("utf-8", "replace")
-        return _binary.error_in(text.splitlines())
+        with errors:
+            errors.seek(0)
+            return _binary.error_in(errors.read().decode("utf-8", "replace").splitlines())
 
 
 class AsyncServer:
