@@ -1,12 +1,14 @@
 """Checks the Python client: lint, types, tests, the suite of the contract, and the wheel in a clean environment.
 
-Builds the binary with Go. Tools come from PyPI, for this run; if they cannot be had, their steps are skipped.
+Builds the binary with Go. Tools come from PyPI, and stay in .dist with their caches; if they cannot
+be had, their steps are skipped.
 """
 
 from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,10 +26,10 @@ class Check:
     """The steps, and what they have in common."""
 
     def __init__(self, scratch: pathlib.Path) -> None:
-        self.scratch = scratch
+        self.kept = REPOSITORY / ".dist" / "clients-python"
         self.failed: list[str] = []
         self.begun = time.monotonic()
-        self.python = scratch / "tools" / ("Scripts" if os.name == "nt" else "bin") / "python"
+        self.python = self.kept / "tools" / ("Scripts" if os.name == "nt" else "bin") / "python"
         self.binary = scratch / ("changefeed.exe" if os.name == "nt" else "changefeed")
         self.env = {
             **os.environ,
@@ -45,10 +47,16 @@ class Check:
         return done.returncode == 0
 
     def install(self) -> bool:
-        """Installs the tools; says whether they are there."""
-        venv.create(self.scratch / "tools", with_pip=True)
+        """Installs the tools, unless they are there; says whether they are."""
+        wanted, have = HERE / "requirements.txt", self.kept / "requirements.txt"
+        if have.is_file() and have.read_bytes() == wanted.read_bytes() and self.python.exists():
+            return True
+        venv.create(self.kept / "tools", with_pip=True, clear=True)
         pip: list[Argument] = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        return subprocess.run([*pip, "-r", HERE / "requirements.txt"], check=False, timeout=LIMIT).returncode == 0
+        if subprocess.run([*pip, "-r", wanted], check=False, timeout=LIMIT).returncode != 0:
+            return False
+        shutil.copyfile(wanted, have)
+        return True
 
     def all(self) -> None:
         """Runs all steps."""
@@ -57,10 +65,10 @@ class Check:
             return
         if self.install():
             ruff: list[Argument] = [self.python, "-m", "ruff"]
-            cache = str(self.scratch / "ruff")
+            cache = str(self.kept / "ruff")
             self.step("lint", *ruff, "check", "--quiet", "--cache-dir", cache, ".")
             self.step("format", *ruff, "format", "--quiet", "--check", "--cache-dir", cache, ".")
-            self.step("types", self.python, "-m", "mypy", "--cache-dir", self.scratch / "mypy")
+            self.step("types", self.python, "-m", "mypy", "--cache-dir", self.kept / "mypy")
         else:
             print("skipped: lint, types and tests with the SDK, because the tools cannot be installed")
             self.python = pathlib.Path(sys.executable)
