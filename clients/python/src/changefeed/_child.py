@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import datetime
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,10 +17,15 @@ from changefeed._batch import parse_time
 from changefeed._connection import Connection
 from changefeed._errors import ChangefeedError
 
+if sys.platform == "linux":
+    import fcntl
+
 log = logging.getLogger("changefeed")
 
 _LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 _STDOUT, _STDERR = 1, 2
+_F_SETPIPE_SZ = 1031  # fcntl has a name for it since Python 3.10, but not on every Linux
+_PIPE = 1 << 20  # bytes, which is what a user without rights may ask for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Child(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+        _enlarge(self._transport.get_pipe_transport(_STDOUT))
 
     def write(self, data: bytes) -> None:
         """Sends a message."""
@@ -137,6 +145,14 @@ class Child(asyncio.SubprocessProtocol):
                 self._on_event(Event(name, level, None if time is None else parse_time(time), row))
             except Exception:
                 log.exception("on_event has failed at %r", name)
+
+
+def _enlarge(transport: asyncio.BaseTransport | None) -> None:
+    """Lets a batch fit into the pipe, where the system can."""
+    pipe = None if transport is None else transport.get_extra_info("pipe")
+    if sys.platform == "linux" and pipe is not None:
+        with contextlib.suppress(OSError):  # the user has too many pipes already
+            fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE)
 
 
 async def start(
