@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import unittest
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from changefeed.testing import AsyncServer, server
@@ -27,6 +30,25 @@ class WithServer(unittest.IsolatedAsyncioTestCase):
     @classmethod
     def tearDownClass(cls) -> None:
         cls.running.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def environment(**values: str | None) -> Iterator[None]:
+    """Sets variables of the environment, and removes those that are None."""
+    before = {name: os.environ.get(name) for name in values}
+    _set(values)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def documents(count: int, key: str = "a") -> list[dict[str, Any]]:

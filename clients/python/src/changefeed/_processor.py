@@ -71,6 +71,8 @@ class Processor:
         binary: str | os.PathLike[str] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
+        if batches < 1:
+            raise ValueError(f"batches is {batches}: want 1 or more")
         self.name, self.source = name, source
         self._handler, self._batches, self._on_event = handler, batches, on_event
         self._leases, self._given_binary = leases, binary
@@ -107,6 +109,7 @@ class Processor:
             }
         )
         self._child: _child.Child | None = None
+        self._asked = False  # to stop
         self._hurried = False  # nobody waits for handlers any more
 
     @property
@@ -135,6 +138,8 @@ class Processor:
 
         self._child = child = await _child.start(command, self._env, self._on_event, connect)
         assert child.connection is not None
+        if self._asked:
+            child.connection.stop()
         try:
             await child.begun()
         except asyncio.CancelledError:
@@ -142,7 +147,8 @@ class Processor:
             raise
         if child.over.done() and not child.connection.greeted.done():
             await self.wait()
-            raise ChangefeedError("the binary has ended before it said hello")
+            if not self._asked:
+                raise ChangefeedError("the binary has ended before it said hello")
 
     async def wait(self) -> None:
         """Waits for the end of the processor. Raises ChangefeedError if it ends with an error."""
@@ -157,9 +163,8 @@ class Processor:
 
     async def stop(self) -> None:
         """Ends the processor in order: batches in hand have `drain` to finish, and positions are stored."""
-        child = self._started()
-        assert child.connection is not None
-        child.connection.stop()
+        self._started()
+        self._ask_to_stop()
         try:
             await self.wait()
         except asyncio.CancelledError:
@@ -168,15 +173,8 @@ class Processor:
 
     async def run(self) -> None:
         """Runs the processor until SIGTERM or SIGINT, as the binary does; a second signal ends everything at once."""
-        await self.start()
-        child = self._started()
-        assert child.connection is not None
-
-        def hurry() -> None:
-            self._hurried = True
-            child.close()
-
-        with _signals.caught(asyncio.get_running_loop(), child.connection.stop, hurry):
+        with _signals.caught(asyncio.get_running_loop(), self._ask_to_stop, self._hurry):
+            await self.start()
             try:
                 await self.wait()
             except asyncio.CancelledError:
@@ -243,6 +241,17 @@ class Processor:
         if self._child is None:
             raise RuntimeError("the processor has not been started")
         return self._child
+
+    def _ask_to_stop(self) -> None:
+        self._asked = True
+        if self._child is not None and self._child.connection is not None:
+            self._child.connection.stop()
+
+    def _hurry(self) -> None:
+        """Ends everything at once: batches in hand come again."""
+        self._hurried = True
+        if self._child is not None:
+            self._child.close()
 
     async def _abandon(self) -> None:
         """Ends the binary without waiting for batches: its leases are free at once."""
