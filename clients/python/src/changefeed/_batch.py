@@ -41,7 +41,7 @@ class _Text:
         if self._spans is None:
             self._spans = _scan.spans(self._line)
         span = self._spans[index].get(name)
-        return None if span is None else self._line[span[0] : span[1]]
+        return None if span is None else self._line[span[0] : span[1]].strip()
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
