@@ -91,6 +91,25 @@ class Servers(unittest.TestCase):
         with server() as account, self.assertRaises(ValueError):
             account.restart()
 
+    def test_requests_fail_on_order(self) -> None:
+        seen: list[Batch] = []
+        with server() as account:
+            orders = account.fresh_container()
+            account.fail(400, container=orders, method="POST")
+            with self.assertRaises(ChangefeedError):
+                account.put(orders, {"id": "0", "pk": "a"})
+            account.put(orders, {"id": "1", "pk": "a"})
+            account.fail(429, sub_status=3200, retry_after=0.01, container=orders, times=2)
+            account.fail(lose=True, container=orders)
+            Processor(orders, name="t", handler=seen.append, create_leases=True, once=True).run_sync()
+            self.assertEqual(account.faults(), [])
+            account.fail(503, times=100)
+            account.heal()
+            self.assertEqual(len(account.ranges(orders)), 1)
+            with self.assertRaisesRegex(ChangefeedError, "the fault is refused"):
+                account.fail(1)
+        self.assertEqual([change.id for batch in seen for change in batch], ["1"])
+
     def test_a_wrong_flag_is_an_error(self) -> None:
         with self.assertRaises(ChangefeedError) as caught, server(consistency="Sometimes"):
             self.fail("it has started")

@@ -19,9 +19,9 @@ class Lease:
     epoch: int | None
     position: str | None
     state: str
-    attempts: int
-    held: int
-    set_aside: int
+    attempts: int | None
+    held: int | None
+    set_aside: int | None
     lag: int | None
     lag_exact: bool
     lag_seconds: float | None

@@ -16,6 +16,8 @@ import subprocess
 import tempfile
 import time
 import types
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -54,7 +56,9 @@ class Server:
         self, dir: str | os.PathLike[str] | None, binary: str | os.PathLike[str] | None, flags: dict[str, Any]
     ) -> None:
         self._binary = _binary.find(binary)
-        self._flags = _options.flags({"db": None if dir is None else os.fspath(dir), "http": True, **flags})
+        self._flags = _options.flags(
+            {"db": None if dir is None else os.fspath(dir), "http": True, "faults": True, **flags}
+        )
         self._keeps = dir is not None
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -117,6 +121,53 @@ class Server:
     def merge(self, container: str, first: str, second: str) -> list[dict[str, Any]]:
         """Merges two neighbouring physical partitions."""
         return self._run(["merge", container, first, second])
+
+    def fail(
+        self,
+        status: int | None = None,
+        *,
+        sub_status: int | None = None,
+        retry_after: Seconds | None = None,
+        lose: bool = False,
+        delay: Seconds | None = None,
+        container: str | None = None,
+        method: str | None = None,
+        times: int = 1,
+    ) -> None:
+        """Lets the next requests fail: with a status such as 429 (sub_status 3200), 410 (1002), 503 or 449.
+
+        lose: the request is carried out, and there is no answer. delay: it is carried out so much later.
+        """
+        order: dict[str, Any] = {"status": status, "sub_status": sub_status, "method": method, "times": times}
+        order["container"] = None if container is None else "/".join(container.rsplit("/", 2)[-2:])
+        order["lose"] = lose or None
+        for name, seconds in (("retry_after", retry_after), ("delay", delay)):
+            order[name] = None if seconds is None else seconds_of(seconds)
+        self._faults("POST", {name: value for name, value in order.items() if value is not None})
+
+    def faults(self) -> Any:
+        """The faults that are left."""
+        return json.loads(self._faults("GET") or b"null")
+
+    def heal(self) -> None:
+        """Removes the faults that are left."""
+        self._faults("DELETE")
+
+    def _faults(self, method: str, order: dict[str, Any] | None = None) -> bytes:
+        request = urllib.request.Request(
+            f"{self.endpoint.rstrip('/')}/_faults",
+            method=method,
+            headers={"Authorization": f"Bearer {self.key}"},
+            data=None if order is None else json.dumps(order).encode(),
+        )
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(request, timeout=_END_LIMIT) as answer:
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode("utf-8", "replace")
+            raise ChangefeedError(f"the fault is refused: {text}", code="usage") from error
 
     def status(self, container: str, name: str) -> _status.Status:
         """What is known of the unit of a name that reads a container."""
@@ -203,6 +254,14 @@ class AsyncServer:
     async def merge(self, container: str, first: str, second: str) -> list[dict[str, Any]]:
         """See Server."""
         return await asyncio.to_thread(self.plain.merge, container, first, second)
+
+    async def fail(self, status: int | None = None, **order: Any) -> None:
+        """See Server."""
+        await asyncio.to_thread(lambda: self.plain.fail(status, **order))
+
+    async def heal(self) -> None:
+        """See Server."""
+        await asyncio.to_thread(self.plain.heal)
 
     async def status(self, container: str, name: str) -> _status.Status:
         """See Server."""
