@@ -13,6 +13,8 @@ from changefeed.testing import AsyncServer, server
 
 logging.getLogger("changefeed").addHandler(logging.NullHandler())  # warnings of the binary are expected
 
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # a busy machine is slow
+
 LIMIT = 20.0  # seconds for a step of a test
 
 
