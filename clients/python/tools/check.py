@@ -1,6 +1,6 @@
 """Checks the Python client: lint, types, tests, the suite of the contract, and the wheel in a clean environment.
 
-Builds the binary with Go, unless CHANGEFEED_BINARY names one. Tools come from PyPI, and stay in .dist with their caches;
+Builds the binary with Go, unless CHANGEFEED_BINARY names one. Tools come from PyPI and stay in .dist with their caches;
 if they cannot be had, their steps are skipped.
 """
 
