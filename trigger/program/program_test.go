@@ -377,3 +377,13 @@ func TestEachLineOfStandardErrorIsLoggedWithItsLease(t *testing.T) {
 		}
 	}
 }
+
+// A log for programs is JSON, in which a duration would be a number of nanoseconds.
+func TestTheLogSaysInWordsHowLongAProgramIsSilent(t *testing.T) {
+	var log strings.Builder
+	o := hostOptions(WorkerOptions{Log: slog.New(slog.NewJSONHandler(&log, nil))})
+	o.Silent(15 * time.Second)
+	if !strings.Contains(log.String(), `"for":"15s"`) {
+		t.Errorf("the log says %s", log.String())
+	}
+}

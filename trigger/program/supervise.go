@@ -240,7 +240,8 @@ func hostOptions(o WorkerOptions) contract.HostOptions {
 				o.Log.Warn("the program answers again")
 				return
 			}
-			o.Log.Warn("the program says nothing: is its event loop blocked?", "since", since)
+			o.Log.Warn("the program says nothing: is its event loop blocked?",
+				"for", since.Round(time.Second/10).String())
 		},
 	}
 }
