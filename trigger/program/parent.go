@@ -35,6 +35,7 @@ func Attach(ctx context.Context, r io.Reader, w io.WriteCloser, o WorkerOptions)
 	defer cancel()
 	host, err := contract.Connect(starting, r, w, settings)
 	if err != nil {
+		host.AwaitWritten(toldTime) // the hello, and how the program has broken the contract
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { host.Stop(o.Drain) })
