@@ -237,7 +237,7 @@ func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
 		late = timer.C
 	}
 	h.lines.send(encode(message), func() error {
-		if !h.has(id) {
+		if h.call(id) == nil {
 			return feed.ErrStopped // answered meanwhile
 		}
 		return nil
@@ -254,11 +254,11 @@ func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
 	}
 }
 
-// has reports whether the program has a batch.
-func (h *Host) has(id int64) bool {
+// call returns the call of a batch that the program has; nil if it has none of this id.
+func (h *Host) call(id int64) *call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.calls[id] != nil
+	return h.calls[id]
 }
 
 // take ends a call, and returns it; nil if there is none.
