@@ -25,7 +25,7 @@ func (w *Worker) supervise(ctx context.Context, stopping <-chan struct{}) {
 		if ctx.Err() != nil || isOver {
 			return
 		}
-		if l.handled {
+		if w.hasHandled(l) {
 			pause = firstPause
 		}
 		w.opts.Log.Warn("the program has ended and is started again", "err", err, "in", pause)
@@ -54,6 +54,13 @@ func (w *Worker) endLife(l *life, err error) (isOver bool) {
 	}
 	close(l.ended)
 	return w.closed
+}
+
+// hasHandled reports whether the program has handled a batch in a life.
+func (w *Worker) hasHandled(l *life) bool {
+	w.lives.Lock()
+	defer w.lives.Unlock()
+	return l.handled
 }
 
 // live runs the program once, and returns why it has ended.
