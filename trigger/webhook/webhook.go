@@ -122,11 +122,36 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 		return &feed.Failure{Outage: true, Err: fmt.Errorf("webhook: %w", err)}
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer))
-	if err != nil && resp.StatusCode/100 == 2 {
+	text, err := readAnswer(resp)
+	if err != nil {
 		return cmp.Or(context.Cause(ctx), fmt.Errorf("webhook: read the answer %s: %w", resp.Status, err))
 	}
 	return verdict(resp, text, len(b.Changes))
+}
+
+// maxOutcome is the largest number of bytes of an answer that may name failed changes.
+const maxOutcome = 16 << 20
+
+// readAnswer returns the text of an answer, or its beginning if nothing depends on the rest.
+func readAnswer(resp *http.Response) ([]byte, error) {
+	switch {
+	case resp.StatusCode/100 != 2:
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer)) // only for people: the status says it
+		return text, nil
+	case !isJSON(resp):
+		return io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer))
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxOutcome+1))
+	if err == nil && len(text) > maxOutcome { // half of a list of failed changes would count for nothing
+		err = fmt.Errorf("longer than %d MB", maxOutcome>>20)
+	}
+	return text, err
+}
+
+// isJSON reports whether an answer may say which changes have failed.
+func isJSON(resp *http.Response) bool {
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return err == nil && kind == "application/json"
 }
 
 var errLate = errors.New("no answer")
@@ -188,7 +213,7 @@ var noFaultOfChanges = []int{
 func verdict(resp *http.Response, text []byte, n int) error {
 	status := resp.StatusCode
 	if status >= 200 && status < 300 {
-		return outcomeOf(resp.Header.Get("Content-Type"), text, n)
+		return outcomeOf(resp, text, n)
 	}
 	err := fmt.Errorf("webhook: answer %s%s", resp.Status, webhook.Quote(text))
 	f := &feed.Failure{Err: err, After: webhook.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
@@ -197,7 +222,7 @@ func verdict(resp *http.Response, text []byte, n int) error {
 		f.Outage = true
 		return f
 	case status >= 400 && status < 500:
-		return feed.Poison(err)
+		f.Err = feed.Poison(err)
 	case status >= 300 && status < 400:
 		f.Err = fmt.Errorf("%w: redirects are not followed", err)
 	}
@@ -208,8 +233,8 @@ func verdict(resp *http.Response, text []byte, n int) error {
 }
 
 // outcomeOf returns the failures that the body of an accepting answer names, if it names any.
-func outcomeOf(contentType string, text []byte, n int) error {
-	if kind, _, err := mime.ParseMediaType(contentType); err != nil || kind != "application/json" {
+func outcomeOf(resp *http.Response, text []byte, n int) error {
+	if !isJSON(resp) {
 		return nil
 	}
 	outcome, err := contract.ParseOutcome(text, n)
