@@ -44,7 +44,11 @@ func awaitLine(t *testing.T, log *lines, text string) {
 // A program that has broken the contract may read how, before it is killed.
 func TestAProgramReadsHowItHasBrokenTheContract(t *testing.T) {
 	_, log := start(t, "breaks", program.WorkerOptions{})
-	awaitLine(t, log, `told {\"type\":\"error\",\"error\":\"the program has broken the contract: type is \\\"nothing\\\"`)
+	awaitLine(t, log, "is started again")
+	const told = `told {\"type\":\"error\",\"error\":\"the program has broken the contract: type is \\\"nothing\\\"`
+	if !strings.Contains(log.String(), told) {
+		t.Errorf("the program is not told:\n%s", log)
+	}
 }
 
 // The stop says how long the batches in hand have, and not how long the program has after them.
@@ -62,7 +66,10 @@ func TestAStopSaysHowLongTheBatchesHave(t *testing.T) {
 	defer w.Close()
 	awaitLine(t, log, "the program runs")
 	stop()
-	awaitLine(t, log, `told {\"type\":\"stop\",\"seconds\":7}`)
+	awaitLine(t, log, `told {\"type\":\"stop\"`)
+	if !strings.Contains(log.String(), `\"seconds\":7}`) {
+		t.Errorf("the program is told another time than 7 s:\n%s", log)
+	}
 }
 
 // A program that handles batches and ends now and then is started again soon each time.

@@ -283,7 +283,9 @@ func TestAKilledWorkerStartsNothing(t *testing.T) {
 	if err := <-outcome; err == nil {
 		t.Error("a batch of a killed program is done")
 	}
-	if err := w.Handle(t.Context(), batch("-FF", `{}`)); !errors.Is(err, feed.ErrStopped) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := w.Handle(ctx, batch("-FF", `{}`)); !errors.Is(err, feed.ErrStopped) {
 		t.Errorf("got %v, want stopped", err)
 	}
 }
