@@ -42,11 +42,8 @@ func (o *runOptions) runContract(
 ) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	settings := program.WorkerOptions{
-		Unit: o.Name, Instance: i.Options.Instance, Manual: o.Options.Manual, Timeout: o.Options.HandlerTimeout,
-		Drain: o.Options.Drain, Grace: o.grace, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Log: i.Log,
-		Stop: func() { end(nil) },
-	}
+	settings := o.workerOptions(i.Options.Instance)
+	settings.Stdout, settings.Log, settings.Stop = cmd.OutOrStdout(), i.Log, func() { end(nil) }
 	if o.stdio {
 		return runForParent(ctx, i, settings)
 	}
@@ -59,6 +56,14 @@ func (o *runOptions) runContract(
 		worker.Start(ctx)
 		return worker, nil
 	})
+}
+
+// workerOptions returns what the flags say about a program of the contract.
+func (o *runOptions) workerOptions(instance string) program.WorkerOptions {
+	return program.WorkerOptions{
+		Unit: o.Name, Instance: instance, Manual: o.Options.Manual, Timeout: o.Options.HandlerTimeout,
+		Drain: o.Options.Drain, Grace: o.grace, Expiration: o.Options.Expiration,
+	}
 }
 
 // runForParent runs the processor with the parent process as its program, until the parent closes its pipe.
