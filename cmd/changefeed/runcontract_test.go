@@ -205,9 +205,13 @@ func TestACommandEndsWithItsStandardInput(t *testing.T) {
 		"run":   {"run", "--source", orders, "--name", "one", "--create-leases", "--", "cat"},
 		"relay": {"relay", "--source", orders, "--name", "two", "--create-leases", "--to", "embedded:nats"},
 	} {
-		cmd := exec.Command("changefeed")
-		cmd.Args = append(cmd.Args, args[0], "--until-stdin-closes")
-		cmd.Args = append(cmd.Args, args[1:]...)
+		args = append([]string{args[0], "--until-stdin-closes"}, args[1:]...)
+		early := exec.Command("changefeed", args...) // its input is empty
+		early.Dir = t.TempDir()
+		if said, err := early.CombinedOutput(); err != nil {
+			t.Errorf("%s, whose parent has gone during the start, ends with %v: %s", name, err, said)
+		}
+		cmd := exec.Command("changefeed", args...)
 		cmd.Dir = t.TempDir()
 		in, err := cmd.StdinPipe()
 		if err != nil {
