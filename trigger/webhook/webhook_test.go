@@ -271,7 +271,10 @@ func TestARetryThatCannotHelpWaitsToo(t *testing.T) {
 // be done. A list without an end is a failure.
 func TestALongListOfFailuresCounts(t *testing.T) {
 	const item = `{"index":1,"error":"%s"}`
-	for size, want := range map[int]string{100 << 10: "done 0, items 1: ", 17 << 20: "failed: webhook: read the answer"} {
+	for size, want := range map[int]string{
+		100 << 10: "done 0, items 1: ",
+		17 << 20:  "failed: webhook: read the answer",
+	} {
 		url, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"items":[`+item+`]}`, strings.Repeat("x", size))
