@@ -109,8 +109,21 @@ func (w *Worker) accompany(
 			return host.Err()
 		case err := <-exited:
 			exited <- err
-			return contract.ErrEnded
+			return hearOut(host)
 		}
+	}
+}
+
+// hearOut waits until the host has read what the program said before its end, because these answers count, and returns
+// why the connection has ended. A child process may still have the pipe, so hearOut does not wait for long.
+func hearOut(host *contract.Host) error {
+	timer := time.NewTimer(toldTime)
+	defer timer.Stop()
+	select {
+	case <-host.Done():
+		return host.Err()
+	case <-timer.C:
+		return contract.ErrEnded
 	}
 }
 

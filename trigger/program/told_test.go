@@ -27,6 +27,26 @@ func repeatMessages(message string) {
 	os.Exit(0)
 }
 
+// answerAndExit is a program that handles a batch and ends, as one does that is afraid of leaks.
+func answerAndExit() {
+	in, out := bufio.NewScanner(os.NewFile(3, "from the host")), os.NewFile(4, "to the host")
+	in.Scan()
+	fmt.Fprintln(out, `{"type":"hello","version":1}`)
+	in.Scan()
+	fmt.Fprint(out, strings.Repeat(`{"type":"heartbeat"}`+"\n", 2000)+`{"type":"done","id":1}`+"\n")
+	os.Exit(0)
+}
+
+// What a program has said before its end counts, however much it is.
+func TestTheLastAnswerOfAProgramCounts(t *testing.T) {
+	for range 3 {
+		w, _ := start(t, "once", program.WorkerOptions{})
+		if err := w.Handle(t.Context(), batch("-FF", `{}`)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // awaitLine waits until a log has a text.
 func awaitLine(t *testing.T, log *lines, text string) {
 	t.Helper()

@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Minute)
 	case "breaks":
 		repeatMessages(`{"type":"nothing"}`)
+	case "once":
+		answerAndExit()
 	case "listens":
 		repeatMessages(`{"type":"heartbeat"}`)
 	}
