@@ -212,3 +212,34 @@ func TestABatchWithAWrongAnswerIsInHandAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// If a program has closed its input, a batch cannot be written. What the program says after that still counts.
+func TestAnAnswerCrossesAWriteThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fromHost, toProgram := io.Pipe()
+		fromProgram, toHost := io.Pipe()
+		lines := bufio.NewScanner(fromHost)
+		go func() {
+			lines.Scan()
+			fmt.Fprintln(toHost, `{"type":"hello","version":1,"batches":2}`)
+		}()
+		h, err := Connect(t.Context(), fromProgram, toProgram, HostOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- h.Handle(t.Context(), orders()) }()
+		lines.Scan()
+		fromHost.Close()
+		go func() { second <- h.Handle(t.Context(), orders()) }()
+		synctest.Wait()
+		fmt.Fprintln(toHost, `{"type":"done","id":1}`)
+		if err := <-first; err != nil {
+			t.Errorf("a batch that is done ends with %v", err)
+		}
+		if err := <-second; !errors.Is(err, ErrEnded) {
+			t.Errorf("a batch that was not written ends with %v", err)
+		}
+		toHost.Close()
+	})
+}
