@@ -52,10 +52,18 @@ func (o *runOptions) runContract(
 		return wrongCommand(command, err)
 	}
 	defer worker.Close()
-	return i.Run(ctx, func(*place.Container) (instance.Handler, error) {
+	return inOrder(ctx, i.Run(ctx, func(*place.Container) (instance.Handler, error) {
 		worker.Start(ctx)
 		return worker, nil
-	})
+	}))
+}
+
+// inOrder drops the error of an end for which the program has asked during the start: signals have another cause.
+func inOrder(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // workerOptions returns what the flags say about a program of the contract.
@@ -69,12 +77,12 @@ func (o *runOptions) workerOptions(instance string) program.WorkerOptions {
 // runForParent runs the processor with the parent process as its program, until the parent closes its pipe.
 func runForParent(ctx context.Context, i *instance.Instance, settings program.WorkerOptions) error {
 	var parent *program.Parent
-	err := i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
+	err := inOrder(ctx, i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
 		if parent, err = program.Attach(ctx, os.Stdin, os.Stdout, settings); err != nil {
 			return nil, fmt.Errorf("speak to the parent process: %w", err)
 		}
 		return parent, nil
-	})
+	}))
 	if parent == nil {
 		return err
 	}

@@ -124,19 +124,23 @@ func TestAProcessorEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// A parent that breaks the contract ends its processor with an error, which says how.
-func TestAParentThatBreaksTheContractIsAnError(t *testing.T) {
-	c := startChild(t, importOrders(t))
-	_, err := io.WriteString(c.out, `{"type":"hello","version":1}`+"\n"+`{"type":"handled"}`+"\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, c.in); err != nil {
-		t.Error(err)
-	}
-	const want = `the program has broken the contract: type is "handled": want hello, done`
-	if err := c.Wait(); err == nil || !strings.Contains(c.said.String(), want) {
-		t.Errorf("the processor ends with %v: %s", err, &c.said)
+// A parent that breaks the contract ends its processor with an error, which says how. One that says stop ends it in
+// order. Both may come while the processor opens its stores.
+func TestWhatAParentSaysFirstEndsTheProcessor(t *testing.T) {
+	for message, want := range map[string]string{
+		`{"type":"handled"}`: `the program has broken the contract: type is "handled": want hello, done`,
+		`{"type":"stop"}`:    "",
+	} {
+		c := startChild(t, importOrders(t))
+		if _, err := io.WriteString(c.out, `{"type":"hello","version":1}`+"\n"+message+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c.in); err != nil {
+			t.Error(err)
+		}
+		if err := c.Wait(); (err == nil) != (want == "") || !strings.Contains(c.said.String(), want) {
+			t.Errorf("after %s the processor ends with %v: %s", message, err, &c.said)
+		}
 	}
 }
 
