@@ -33,13 +33,13 @@ func answerAndExit() {
 	in.Scan()
 	fmt.Fprintln(out, `{"type":"hello","version":1}`)
 	in.Scan()
-	fmt.Fprint(out, strings.Repeat(`{"type":"heartbeat"}`+"\n", 2000)+`{"type":"done","id":1}`+"\n")
+	fmt.Fprint(out, strings.Repeat(`{"type":"heartbeat"}`+"\n", 3000)+`{"type":"done","id":1}`+"\n")
 	os.Exit(0)
 }
 
 // What a program has said before its end counts, however much it is.
 func TestTheLastAnswerOfAProgramCounts(t *testing.T) {
-	for range 3 {
+	for range 10 {
 		w, _ := start(t, "once", program.WorkerOptions{})
 		if err := w.Handle(t.Context(), batch("-FF", `{}`)); err != nil {
 			t.Error(err)
