@@ -219,7 +219,7 @@ func TestAPartOfAPauseIsNotResumedAlone(t *testing.T) {
 		operate(t, func(ctx context.Context) ([]admin.Step, error) { return unit.Pause(ctx, admin.All()) })
 		one := w.records(feed.KindLease)[0].Range
 		_, err := unit.Resume(t.Context(), admin.Of(one))
-		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "a part of -FF") {
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "a part of -FF: resume that one: changefeed leases resume") {
 			t.Errorf("got %v", err)
 		}
 		p.stop(t)

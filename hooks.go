@@ -115,7 +115,7 @@ func LogHooks(log *slog.Logger) Hooks {
 			if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
 				attrs = append(attrs, "stack", string(panicked.Stack))
 			}
-			log.ErrorContext(ctx, "change feed processor", attrs...)
+			log.ErrorContext(ctx, string(err.Origin)+" failed", attrs...)
 		},
 	}
 }

@@ -97,11 +97,21 @@ var conditions = []condition{
 		means: "the changes after the position cannot be read",
 		next:  always("look at the position with changefeed leases explain, and reset the lease"),
 		advice: always("The changes after the position cannot be read, as the facts say: give the lease another position " +
-			"with changefeed leases reset."),
+			"with changefeed leases reset --to START."),
 	},
 	{
 		word: WordFailing, grade: GradeFailure, about: "a batch has failed",
-		lease: func(l *Lease, _ *Listing) (string, bool) { return attemptsText(l), l.Attempts >= manyAttempts },
+		lease: func(l *Lease, _ *Listing) (string, bool) {
+			return attemptsText(l), l.Attempts > 0 && !l.Outage.IsZero()
+		},
+		means: "the batch has failed because of the outage",
+		next:  always("mend the outage: nothing is parked meanwhile"),
+	},
+	{
+		word: WordFailing, grade: GradeFailure, about: "a batch has failed",
+		lease: func(l *Lease, _ *Listing) (string, bool) {
+			return attemptsText(l), l.Attempts >= manyAttempts && l.Outage.IsZero()
+		},
 		means: fmt.Sprintf("the batch has failed %d times or more; without concurrency all other keys wait", manyAttempts),
 		next:  always("read the log of the owner; with dead letters a processor goes on: see changefeed help run"),
 
@@ -139,7 +149,7 @@ var conditions = []condition{
 	{
 		word: WordFailing, grade: GradeWarning, about: "a batch has failed",
 		lease: func(l *Lease, _ *Listing) (string, bool) {
-			return attemptsText(l), 0 < l.Attempts && l.Attempts < manyAttempts
+			return attemptsText(l), 0 < l.Attempts && l.Attempts < manyAttempts && l.Outage.IsZero()
 		},
 		means: "the batch has failed, and is retried",
 		next:  always("read the log of the owner"), advice: adviceOnFailures,
@@ -172,7 +182,7 @@ var conditions = []condition{
 			return "others have replaced it", l.State == StateRetired && !l.isLate()
 		},
 		means: "replaced by others, and left",
-		next:  always("delete the document"), advice: always("Remove it with changefeed leases gc."),
+		next:  always("remove it with changefeed leases gc"), advice: always("Remove it with changefeed leases gc."),
 	},
 	{
 		word: WordRetired, grade: GradeWarning, about: aboutRetired,
@@ -224,10 +234,10 @@ var conditions = []condition{
 			return fmt.Sprintf("%s held", sentence.Count(len(l.Held), "key")), len(l.Held) > 0
 		},
 		means: "changes of keys wait behind a dead letter",
-		next: always("changefeed dlq retry handles their letters again, changefeed dlq release frees a key without " +
-			"that"),
+		next: always("changefeed dlq retry --all handles their letters again, changefeed dlq release --key KEY frees a " +
+			"key without that"),
 		advice: always("Look at the parked changes with changefeed dlq list, and hand them over again with changefeed dlq " +
-			"retry."),
+			"retry --all."),
 	},
 	{
 		word: WordAside, grade: GradeWarning, about: "keys are set aside because they fail",

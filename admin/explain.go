@@ -40,6 +40,7 @@ func (u *Unit) Explain(ctx context.Context, token string) ([]Explanation, error)
 		return nil, err
 	}
 	past, _ := entriesIn(records)
+	l.countNeeded(ctx, u.source)
 	all := l.Explain(past)
 	if token == "" {
 		return all, nil
@@ -103,7 +104,9 @@ func (e explainer) explain() Explanation {
 			x.Facts = append(x.Facts, sentence.Capital(note))
 		}
 	}
-	for _, fact := range []string{e.whoPaused(), e.whoReset(), e.replacement(), e.failingSince(), e.holesBeside()} {
+	for _, fact := range []string{
+		e.whoPaused(), e.whoReset(), e.replacement(), e.failingSince(), e.holesBeside(), e.whyNotJoined(),
+	} {
 		if fact != "" {
 			x.Facts = append(x.Facts, fact)
 		}
@@ -191,15 +194,21 @@ func (e explainer) whoReset() string {
 		return ""
 	}
 	on := time.UnixMilli(last.On)
+	age := sentence.Duration(max(0, e.now().Sub(on)))
 	for _, a := range slices.Backward(e.past) {
 		isReset := a.Action == ActionReset || a.Action == ActionRestore
 		// The line is written when the action has ended.
 		if isReset && a.Range.Overlaps(e.Range) && !a.At.Before(on.Truncate(time.Second)) {
-			return fmt.Sprintf("It was reset at %s by %s%s.", sentence.Clock(on, e.now()),
+			verb := "reset"
+			if a.Action == ActionRestore {
+				verb = "restored"
+			}
+			return fmt.Sprintf("It was %s at %s, %s ago, by %s%s.", verb, sentence.Clock(on, e.now()), age,
 				cmp.Or(sentence.OneLine(a.By), "somebody"), because(a.Reason))
 		}
 	}
-	return fmt.Sprintf("It was reset at %s; the history does not say by whom.", sentence.Clock(on, e.now()))
+	return fmt.Sprintf("It was reset or restored at %s, %s ago; the history does not say by whom.",
+		sentence.Clock(on, e.now()), age)
 }
 
 // replacement says which leases replace a lease that is being split, cut or joined, and what is missing.
@@ -283,8 +292,25 @@ func (e explainer) next() (list []string) {
 			list = append(list, text)
 		}
 	}
-	if text := adviceOnFailures.of(works); !e.FailingSince.IsZero() && !slices.Contains(list, text) {
+	fails := !e.FailingSince.IsZero() && e.Outage.IsZero()
+	if text := adviceOnFailures.of(works); fails && !slices.Contains(list, text) {
 		list = append(list, text) // also of keys that are set aside, unless they are only replayed
+	}
+	return e.withStart(list)
+}
+
+// withStart returns the steps with exactly one that starts an instance, if none runs and the lease needs one. A step
+// that says what the instance will do says it better than the general one.
+func (e explainer) withStart(list []string) []string {
+	isSpecial := func(step string) bool {
+		return strings.HasPrefix(step, "Start an instance") && step != adviceToStart
+	}
+	switch {
+	case e.unit.IsAtWork():
+	case slices.ContainsFunc(list, isSpecial):
+		list = slices.DeleteFunc(list, func(step string) bool { return step == adviceToStart })
+	case e.State != StateBroken && e.State != StateRetired && !slices.Contains(list, adviceToStart):
+		list = append([]string{adviceToStart}, list...)
 	}
 	return list
 }

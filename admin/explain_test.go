@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // half returns the lease of a half of the keys, which nobody has.
@@ -68,6 +69,55 @@ func TestOneLeaseIsExplainedWithItsHistory(t *testing.T) {
 	}
 }
 
+// A second pause of a paused range changes nothing, and names who has paused it, and why.
+func TestASecondPauseNamesTheFirst(t *testing.T) {
+	orders, leases := stores(t)
+	if _, err := leases.Create(t.Context(), half(t, 0)); err != nil {
+		t.Fatal(err)
+	}
+	of := Of(half(t, 0).Range)
+	for i, by := range []string{"ada", "eve"} {
+		steps, err := Open(orders, leases, Options{By: by, Reason: "INC of " + by}).Pause(t.Context(), of)
+		if err != nil || len(steps) != 1 {
+			t.Fatal(steps, err)
+		}
+		if q := steps[0].Earlier; (q != nil) != (i == 1) || q != nil && (q.By != "ada" || q.Reason != "INC of ada") {
+			t.Errorf("the pause by %s found the earlier pause %+v", by, q)
+		}
+	}
+	l, err := Open(orders, leases, Options{}).List(t.Context())
+	if err != nil || l.Leases[0].Pause.By != "ada" {
+		t.Errorf("the lease is paused as %+v, %v, want by the first", l.Leases[0].Pause, err)
+	}
+}
+
+// A restore is explained as one, with its age, and not as a reset.
+func TestARestoreIsExplainedAsOne(t *testing.T) {
+	orders, leases := stores(t)
+	if _, err := leases.Create(t.Context(), half(t, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leases.Create(t.Context(), half(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	u := Open(orders, leases, Options{By: "ada"})
+	s, err := u.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Restore(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	all, err := u.Explain(t.Context(), half(t, 0).Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(all[0].Facts, " "); !strings.Contains(said, "It was restored at ") ||
+		!strings.Contains(said, " ago, by ada.") {
+		t.Errorf("a restored lease is explained as %s", said)
+	}
+}
+
 // Several conditions of a lease have several steps, the worst condition first, and no step twice.
 func TestEachStepIsSaidOnce(t *testing.T) {
 	now := time.Now()
@@ -76,5 +126,64 @@ func TestEachStepIsSaidOnce(t *testing.T) {
 	next := l.Explain(nil)[0].Next
 	if len(next) != 2 || next[0] != adviceOnFailures.atWork || !strings.HasPrefix(next[1], "Stop the other kind") {
 		t.Errorf("next is %q, want the log, and then the other kind of processor", next)
+	}
+}
+
+// If the only instance was killed, the next step of each lease is to start one, once: also while its leases have not
+// expired, and nobody is told to wait for instances.
+func TestALeaseOfADeadUnitNeedsAnInstance(t *testing.T) {
+	now := time.Now()
+	lease := func(i int, quiet time.Duration) feed.Record {
+		return atWork(now.Add(-quiet), func(r *feed.Record) { r.Range, r.Token = halves[i], halves[i].String() })
+	}
+	dead := host(now.Add(-44*time.Second), "one")
+	ended := dead
+	ended.State = feed.StateRetired
+	for name, l := range map[string]*Listing{
+		"killed":  listingOf(now, dead, lease(0, 43*time.Second), lease(1, 61*time.Second)),
+		"ended":   listingOf(now, ended, lease(0, 44*time.Second), lease(1, 61*time.Second)),
+		"failing": listingOf(now, dead, atWork(now.Add(-44*time.Second), func(r *feed.Record) { r.Attempts = 5 })),
+	} {
+		if l.IsAtWork() {
+			t.Errorf("%s: at work, and no instance runs", name)
+		}
+		for _, x := range l.Explain(nil) {
+			steps := strings.Join(x.Next, "\n")
+			if strings.Count(steps, "Start an instance") != 1 || strings.Contains(steps, "Wait") ||
+				strings.Contains(steps, "at work") {
+				t.Errorf("%s: lease %s: the steps are\n%s\nwant one start, and no wait", name, x.Lease.Token, steps)
+			}
+		}
+	}
+	// An owner that has written its lease since lives, whatever its presence says.
+	if l := listingOf(now, dead, lease(0, 10*time.Second)); !l.IsAtWork() {
+		t.Error("an owner that has just written its lease is not at work")
+	}
+	hole := listingOf(now, dead, lease(0, 61*time.Second))
+	for _, x := range hole.Explain(nil) {
+		if steps := strings.Join(x.Next, "\n"); strings.Count(steps, "Start an instance") != 1 {
+			t.Errorf("a hole: the steps are\n%s", steps)
+		}
+	}
+}
+
+// In an outage nothing is parked, so nobody is told that dead letters help.
+func TestNoDeadLettersAreRecommendedInAnOutage(t *testing.T) {
+	now := time.Now()
+	for attempts, want := range map[int]Grade{1: GradeFailure, 5: GradeFailure} {
+		l := listingOf(now, host(now, "one"), atWork(now, func(r *feed.Record) {
+			r.Attempts = attempts
+			r.Properties = map[string]string{notes.OutageProperty: notes.Outage(now.Add(-time.Minute))}
+		}))
+		words := foundWords(l)
+		if words[WordOutage] != GradeFailure || words[WordFailing] != want {
+			t.Errorf("%d attempts in an outage: found %v", attempts, words)
+		}
+		for _, f := range l.Findings() {
+			if strings.Contains(f.Next, "letters") {
+				t.Errorf("%d attempts in an outage: %s: the next step is %q", attempts, f.Word, f.Next)
+			}
+		}
+		wantSaid(t, l, "Nothing is parked meanwhile.", "!--dead-letters")
 	}
 }

@@ -62,7 +62,7 @@ func describeInstance(record feed.Record, now time.Time) Instance {
 	case record.State == feed.StateRetired:
 		i.Presence = Ended
 		i.note("stopped %v ago", quiet.Round(time.Second))
-	case quiet > cmp.Or(record.Expiration, defaultSilence):
+	case quiet > i.allowed():
 		i.Presence = Gone
 		i.note("gone: it has shown no life for %v", quiet.Round(time.Second))
 	}
@@ -84,6 +84,21 @@ func (i *Instance) owns(l *Lease) bool { return i.isOwner(l) && l.Record.State !
 
 // isOwner reports whether a lease names this life of the instance as its owner.
 func (i *Instance) isOwner(l *Lease) bool { return l.Owner == i.Owner && l.Epoch == i.Epoch }
+
+// hasLeft reports whether the owner of a lease has shown its end, or no life for too long, and has not written the
+// lease since.
+func (l *Listing) hasLeft(lease *Lease) bool {
+	return slices.ContainsFunc(l.Instances, func(i Instance) bool {
+		since := i.Updated
+		if i.Presence == Gone {
+			since = l.At.Add(-i.allowed())
+		}
+		return i.Presence != Running && i.isOwner(lease) && !lease.Updated.After(since)
+	})
+}
+
+// allowed is how long the instance may show no life.
+func (i *Instance) allowed() time.Duration { return cmp.Or(i.Expiration, defaultSilence) }
 
 // Variants returns what the running instances run.
 func (l *Listing) Variants() feed.Variants {

@@ -220,6 +220,8 @@ func (l *Lease) waitingText() string {
 	switch {
 	case l.Lag == nil:
 		return ""
+	case l.Lag.Pending == 0 && len(l.Held) > 0:
+		return ", nothing is waiting but the changes of held keys, in dead letters"
 	case l.Lag.Pending == 0:
 		return ", nothing is waiting"
 	case l.Lag.Pending == 1:

@@ -26,6 +26,8 @@ type Listing struct {
 	// Estimate has the lag of the unit as a whole, its watermark, its pace and what List has cost. If the lag could not
 	// be measured, Estimate.Total.Err says why.
 	Estimate changefeed.Estimation
+
+	needed int // how many leases the unit needs; 0 if nobody has counted
 }
 
 // Hole is a range of keys that no lease of the unit covers.
@@ -194,10 +196,11 @@ func (l *Lease) addLag(lag changefeed.Lag) {
 	}
 }
 
-// IsAtWork reports whether an instance of the unit runs, or may run as the owner of a lease.
+// IsAtWork reports whether an instance of the unit runs, or may run as the owner of a lease. An owner whose presence
+// says that it is gone, or has ended, does not run.
 func (l *Listing) IsAtWork() bool {
 	return slices.ContainsFunc(l.Instances, func(i Instance) bool { return i.Presence == Running }) ||
-		slices.ContainsFunc(l.Leases, func(lease Lease) bool { return lease.isAtWork() })
+		slices.ContainsFunc(l.Leases, func(lease Lease) bool { return lease.isAtWork() && !l.hasLeft(&lease) })
 }
 
 // addOverlaps adds the overlaps of leases, and the holes between them.

@@ -14,7 +14,8 @@ import (
 
 // Pause pauses the leases of a selection: no instance delivers their changes until [Unit.Resume]. Pause returns when
 // each of the leases is without an owner. If ctx ends before, the error is [ErrNotServed]: the range stays paused, and
-// the instances that are left obey when they read the request. To pause a paused range is no error.
+// the instances that are left obey when they read the request. To pause a paused range is no error: the reason of the
+// first pause stays, see [Step.Earlier].
 //
 // If somebody has deleted a lease, Pause waits until an instance has made another one, because the owner of the first
 // may not know and still work.
@@ -29,6 +30,7 @@ func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 	}
 	chosen, err := u.choose(v, s)
 	steps := stepsOf(ActionPause, chosen)
+	addEarlier(v, s.of, steps)
 	if err != nil || u.options.DryRun {
 		return steps, err
 	}
@@ -49,6 +51,18 @@ func (u *Unit) Pause(ctx context.Context, s Selection) ([]Step, error) {
 		}
 	}
 	return steps, u.record(ctx, ActionPause, s.of, steps, err)
+}
+
+// addEarlier adds the request that pauses a range already to the steps of a pause.
+func addEarlier(v *records.View, of feed.Range, steps []Step) {
+	for _, record := range v.Kind(feed.KindRequest) {
+		if q := describeRequest(record, v.Now()); q.pauses(of) {
+			for i := range steps {
+				steps[i].Earlier = &q
+			}
+			return
+		}
+	}
 }
 
 // errJoined means that a lease of a range was joined with one outside of it.
@@ -207,7 +221,12 @@ func (u *Unit) Resume(ctx context.Context, s Selection) ([]Step, error) {
 	pauses := v.Pauses()
 	for _, r := range pauses {
 		if r.Overlaps(s.of) && !s.of.Contains(r) {
-			return nil, fmt.Errorf("%w: range %s is paused as a part of %s: want that one", feed.ErrBadRequest, s.of, r)
+			lease := ""
+			if r != feed.FullRange() {
+				lease = " --lease " + r.String()
+			}
+			return nil, fmt.Errorf("%w: range %s is paused as a part of %s: resume that one: changefeed leases resume%s",
+				feed.ErrBadRequest, s.of, r, lease)
 		}
 	}
 	chosen = slices.DeleteFunc(chosen, func(l feed.Record) bool { return !records.IsPaused(l, pauses) })

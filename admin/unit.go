@@ -84,7 +84,11 @@ type Step struct {
 	To     feed.Position // of a reset: the new position
 
 	// Key is the only key whose changes come again; empty for all other steps.
-	Key  feed.PartitionKey
+	Key feed.PartitionKey
+
+	// Earlier is the request that had paused the lease before a pause, with who and why, which stay; nil if none had.
+	Earlier *Request
+
 	Done bool // false after a dry run, and for leases that an error has left
 }
 

@@ -107,7 +107,7 @@ func TestAPersonIsAskedBeforeAnythingIsDeleted(t *testing.T) {
 		{append(at("delete", "000001"), "orders"), "Delete document", "^C", "", exitInterrupted},
 		{append(at("delete", "000001"), "orders"), "Delete document", "y", "deleted document", 0},
 		{
-			append(at("leases", "--delete", "mailer"), "leases"),
+			append(at("leases", "delete", "--name", "mailer"), "leases"),
 			"Delete 1 lease of unit mailer on orders, with the positions? [y/N] ", "y",
 			"deleted mailer on orders, leases: 1", 0,
 		},

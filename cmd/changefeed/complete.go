@@ -79,7 +79,7 @@ func (c completer) argument() found {
 // named completes a word of which the usage line or a flag says what it is.
 func (c completer) named(what string) found {
 	switch what {
-	case "FILE", "FILE|-", "FILE|URL", "COMMAND", "ARG":
+	case "FILE", "FILE|-", "FILE|URL", "COMMAND", "COMMAND|URL", "ARG":
 		return found{then: cobra.ShellCompDirectiveDefault}
 	case "DIR", "TO":
 		return found{then: cobra.ShellCompDirectiveFilterDirs}
@@ -109,7 +109,7 @@ func (c completer) value(f *pflag.Flag) found {
 	switch f.Name {
 	case "container":
 		return c.matching("", c.containersOf(place.Store(c.flag("db"), "")))
-	case "name", "delete":
+	case "name":
 		return c.matching("", unitsOf(c.cmd))
 	}
 	placeholder, _ := manual.Placeholder(f)

@@ -87,10 +87,8 @@ func isUnread(cmd *cobra.Command, err error) bool {
 		return false
 	}
 	name := cmd.CommandPath()
-	prints := slices.Contains(printing, name) || strings.HasPrefix(name, "changefeed help") ||
+	return slices.Contains(printing, name) || strings.HasPrefix(name, "changefeed help") ||
 		strings.HasPrefix(name, "changefeed completion")
-	// leases deletes with --delete.
-	return prints && (cmd.Flags().Lookup("delete") == nil || !cmd.Flags().Changed("delete"))
 }
 
 // exitCode is the code for the end of a command. began: the command line was right, as far as that shows without the
@@ -114,6 +112,8 @@ func exitCode(ctx context.Context, err error, began bool) int {
 		return exitInterrupted
 	case found:
 		return exitFound
+	case place.SpeaksHTTPS(err):
+		return exitRefused
 	case missing, is(place.ErrNoContainer, place.ErrNoDatabase):
 		return exitMissing
 	case wrong, !began:

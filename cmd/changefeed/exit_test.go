@@ -57,6 +57,14 @@ func TestEachEndHasItsExitCode(t *testing.T) {
 	}
 }
 
+// A server that speaks https is not reached by http, whatever the command makes of its refusal.
+func TestAServerThatSpeaksHTTPSIsNotReached(t *testing.T) {
+	err := usage.Error{Err: errors.New("GET /: 400: Client sent an HTTP request to an HTTPS server")}
+	if code := exitCode(t.Context(), err, true); code != exitRefused {
+		t.Errorf("exit code %d, want %d", code, exitRefused)
+	}
+}
+
 // A command that only prints is done when its reader has seen enough. A connection that breaks is no such reader.
 func TestOnlyCommandsThatPrintMayLoseTheirReader(t *testing.T) {
 	gone := fmt.Errorf("write: %w", syscall.EPIPE)
@@ -64,7 +72,7 @@ func TestOnlyCommandsThatPrintMayLoseTheirReader(t *testing.T) {
 	for line, want := range map[string]bool{
 		"tail": true, "query": true, "dlq list": true, "context show": true, "leases": true, "leases snapshot": true,
 		"leases history": true, "leases explain": true, "leases gc": false,
-		"leases --delete mailer": false, "put": false, "delete": false, "drop": false, "create": false, "import": false,
+		"leases delete": false, "put": false, "delete": false, "drop": false, "create": false, "import": false,
 		"dlq drop": false, "dlq retry": false, "leases pause": false, "leases restore": false, "context add": false,
 		"context rm": false, "backup": false, "split": false, "run": false, "relay": false,
 	} {

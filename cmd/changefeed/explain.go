@@ -36,9 +36,7 @@ and holes beside it. Each explanation ends with what to do next. The times are U
 				if err != nil {
 					return err
 				}
-				all, err := unit.Explanations(o.name, unit.Whereabouts{
-					Container: source.Address.Name(), Leases: at.String(), Source: o.source,
-				}, found, o.lease)
+				all, err := unit.Explanations(source.Address.Name(), o.commands, found, o.lease)
 				if err != nil {
 					return err
 				}

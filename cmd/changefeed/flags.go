@@ -67,6 +67,7 @@ func (p *placeFlags) containerAddress(cmd *cobra.Command, args []string) (a plac
 	if err != nil {
 		return a, usage.Error{Err: err}
 	}
+	a.Guessed = len(args) == 0 && !cmd.Flags().Changed("container")
 	return a, nil
 }
 
@@ -102,7 +103,11 @@ func (p *placeFlags) withOpener(f func(o *place.Opener) error) (err error) {
 	o := place.NewOpener(p.account)
 	o.Retries = p.retries
 	defer func() { err = cmp.Or(err, o.Close()) }()
-	return f(o)
+	err = f(o)
+	if place.IsGuessMissing(err) {
+		err = place.Advise(err, "run --create-leases makes it; if it has another name, say so with --container", true)
+	}
+	return err
 }
 
 // accountFlags adds the flags of an account. The same settings can come from the environment.

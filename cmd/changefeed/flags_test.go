@@ -248,12 +248,12 @@ func TestTheLeasesOfAUnitAreDeletedInEachForm(t *testing.T) {
 		}
 	}
 	for form, want := range map[string]string{
-		"table": "deleted one on c, leases: 1\n",
+		"text": "deleted one on c, leases: 1\n",
 		"json": `{"kind":"deleted_unit","schema":1,"processor":"two","container":"c","deleted":1,"dry_run":false}` +
 			"\n",
 	} {
-		name := map[string]string{"table": "one", "json": "two"}[form]
-		if got := command(t, "leases", "--db", dir, "--delete", name, "--yes", "-o", form); got != want {
+		name := map[string]string{"text": "one", "json": "two"}[form]
+		if got := command(t, "leases", "delete", "--db", dir, "--name", name, "--yes", "-o", form); got != want {
 			t.Errorf("%s: got %q, want %q", form, got, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -26,8 +27,9 @@ func leasesGCCommand() *cobra.Command {
 		Short: "Remove what nobody needs among the leases of a unit",
 		Long: `Instances remove what they leave behind, if they have the right to delete. What is left is removed here: the presence of
 instances that have shown no life for ten minutes, requests whose time is over, leases that others have replaced, marks of
-a pause that is over (if no instance runs), and all documents of units of this name whose container does not exist any more.
-A container of another account or database may exist, so its leases stay.
+a pause that is over (if no instance runs), and all documents of units of this name whose container does not exist any more,
+ten minutes after the last write to one of them; before, the command says when. A container of another account or database
+may exist, so its leases stay.
 
 Nothing is removed that a running instance may need, and nothing that was written since it was listed. On a terminal the
 command lists what it would remove, and asks; elsewhere --yes is required, or --dry-run to see the list.`,
@@ -54,7 +56,8 @@ func (o *steerOptions) collect(cmd *cobra.Command, args []string) error {
 			return explainSteering(err)
 		}
 		verb, listed := o.sure.Verb("removed", "remove"), g.List()
-		if len(listed) == 0 || o.sure.DryRun {
+		ready := slices.DeleteFunc(slices.Clone(listed), func(r unit.Removal) bool { return r.Left != nil })
+		if len(ready) == 0 || o.sure.DryRun {
 			return unit.WriteRemovals(o.report, verb, listed)
 		}
 		person := confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr())
@@ -64,7 +67,7 @@ func (o *steerOptions) collect(cmd *cobra.Command, args []string) error {
 			}
 		}
 		sure, err := o.sure.Ask(cmd.Context(), person, confirm.Question{
-			Text: fmt.Sprintf("Remove %s of unit %s?", terminal.Count(len(listed), "record"), o.name),
+			Text: fmt.Sprintf("Remove %s of unit %s?", terminal.Count(len(ready), "record"), o.name),
 		})
 		if err != nil || !sure {
 			return err

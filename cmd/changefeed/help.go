@@ -41,7 +41,7 @@ func pageOf(cmd *cobra.Command) manual.Page {
 	}
 	if !cmd.IsAdditionalHelpTopicCommand() {
 		cmd.InitDefaultHelpFlag()
-		p.Usage, p.Flags = cmd.UseLine(), manual.Flags(cmd.LocalFlags(), cmd.InheritedFlags())
+		p.Usage, p.Flags = usageOf(cmd), manual.Flags(cmd.LocalFlags(), cmd.InheritedFlags())
 	}
 	for _, g := range append(cmd.Groups(), &cobra.Group{Title: "Commands"}) {
 		s := manual.Section{Title: g.Title}
@@ -60,6 +60,18 @@ func pageOf(cmd *cobra.Command) manual.Page {
 		}
 	}
 	return p
+}
+
+// usageOf returns the forms of a command. A command with commands below it is followed by one of them, unless its
+// arguments say that it does something by itself.
+func usageOf(cmd *cobra.Command) string {
+	if !cmd.HasAvailableSubCommands() {
+		return cmd.UseLine()
+	}
+	if below := cmd.CommandPath() + " COMMAND [flags]"; !strings.Contains(cmd.Use, " ") {
+		return below
+	}
+	return cmd.UseLine() + "\n  " + cmd.CommandPath() + " COMMAND [flags]"
 }
 
 // helpCommand is the command help. Unlike cobra's own, this command fails for an unknown command. Otherwise a script
@@ -118,7 +130,7 @@ func completionCommand() *cobra.Command {
 		GroupID: groupTools,
 		Short:   "Write the completions for a shell",
 		Long: `A shell that has read them completes commands, flags and values with TAB, also the names of containers,
-units, partitions and letters. bash needs the package bash-completion.`,
+units, partitions and letters. In bash, quoted words need the package bash-completion.`,
 		Example: `  source <(changefeed completion bash)
   changefeed completion fish | source`,
 		Args: cobra.ArbitraryArgs,
@@ -130,7 +142,7 @@ units, partitions and letters. bash needs the package bash-completion.`,
 	}{
 		{"bash", `  source <(changefeed completion bash)
   changefeed completion bash >/etc/bash_completion.d/changefeed`, func(root *cobra.Command, w io.Writer) error {
-			return root.GenBashCompletionV2(w, true)
+			return writeBashCompletion(root, w)
 		}},
 		{"zsh", `  source <(changefeed completion zsh)
   changefeed completion zsh >"${fpath[1]}/_changefeed"`, (*cobra.Command).GenZshCompletion},
@@ -147,7 +159,7 @@ units, partitions and letters. bash needs the package bash-completion.`,
 			Use:   shell.name,
 			Short: "Write the completions for " + shell.name,
 			Long: `The first example is for this shell alone. To have completions in every shell, write them into a file that
-the shell reads when it starts. bash needs its package bash-completion.`,
+the shell reads when it starts.`,
 			Example: shell.example,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return shell.write(cmd.Root(), cmd.OutOrStdout())
@@ -155,6 +167,28 @@ the shell reads when it starts. bash needs its package bash-completion.`,
 		})
 	}
 	return all
+}
+
+// writeBashCompletion writes cobra's completions for bash, which need functions of the package bash-completion. In a
+// shell without the package they work too, except that words with quoted blanks are taken for several.
+func writeBashCompletion(root *cobra.Command, w io.Writer) error {
+	var script strings.Builder
+	if err := root.GenBashCompletionV2(&script, true); err != nil {
+		return err
+	}
+	const packaged = `    _get_comp_words_by_ref "$@" cur prev words cword
+`
+	text := strings.Replace(script.String(), packaged, `    if declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
+    `+packaged+`        return
+    fi
+    local line=${COMP_LINE:0:COMP_POINT}
+    read -ra words <<<"$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    cword=$((${#words[@]} - 1))
+    cur=${words[cword]} prev=${words[cword - 1]}
+`, 1)
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // addressesTopic is changefeed help addresses.

@@ -106,7 +106,7 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	}
 	done, err := load.Documents(cmd.Context(), in, c, o.report, o.load)
 	// Even after an error, the report shows how far the import has come.
-	unread := o.writeResult(done)
+	unread := o.writeResult(done, cmd.Context().Err() != nil)
 	return cmp.Or(err, unread)
 }
 
@@ -144,18 +144,21 @@ func (o *importOptions) checkRejectsApart(in *os.File) error {
 }
 
 // writeResult writes the result.
-func (o *importOptions) writeResult(done *load.Result) error {
+func (o *importOptions) writeResult(done *load.Result, isInterrupted bool) error {
 	if done == nil {
 		return nil
 	}
 	return o.report.Object(done, func(w io.Writer) error {
-		before := ""
+		before, verb := "", "imported"
+		if isInterrupted {
+			verb = "interrupted: imported so far"
+		}
 		if done.Before > 0 {
 			before = fmt.Sprintf(", %s before", terminal.Number(done.Before))
 		}
-		_, err := fmt.Fprintf(w, "imported %s into %s in %.2f s (%s a second)%s, rejected %s\n",
-			terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds, terminal.Number(int64(done.Rate)),
-			before, terminal.Number(done.Rejected))
+		_, err := fmt.Fprintf(w, "%s %s into %s in %.2f s (%s a second)%s, rejected %s\n",
+			verb, terminal.Count(done.Imported, "document"), o.to.Name(), done.Seconds,
+			terminal.Number(int64(done.Rate)), before, terminal.Number(done.Rejected))
 		return err
 	})
 }

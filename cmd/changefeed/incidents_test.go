@@ -206,7 +206,7 @@ func TestIncidentPoisonWithDeadLetters(t *testing.T) {
 	s.write(keys(9)...)
 	s.logSays("a", `level=WARN msg="change parked" .*poison.* attempts=[3-7] `)
 	s.faultIsFound("held")
-	s.leasesSay(`nothing behind.*partition keys held: 1, \["poison"\]`)
+	s.leasesSay(`nothing behind but the changes of 1 held key, in dead letters.*partition keys held: 1, \["poison"\]`)
 	s.doctorSays(`warn  held .*changes of 1 key wait`)
 	s.doctorSays(`warn  letters .*1 dead letter`)
 }

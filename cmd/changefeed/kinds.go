@@ -51,7 +51,7 @@ func allKinds() []report.Kind {
 			{Name: "demo", About: "What the demo has found: demo.", Of: demo.Findings{}},
 			{Name: "build", About: "What the binary was built from: version.", Of: build{}},
 			{Name: "dropped_letters", About: "How many letters were removed: dlq drop.", Of: dropped{}},
-			{Name: "deleted_unit", About: "The leases of a unit that were deleted: leases --delete.", Of: unit.Deleted{}},
+			{Name: "deleted_unit", About: "The leases of a unit that were deleted: leases delete.", Of: unit.Deleted{}},
 			{Name: "withdrawn_requests", About: "How many requests were withdrawn: dlq withdraw.", Of: withdrawn{}},
 			contextKind, removedContextKind, partitionKind, skipKind, stepKind, unit.ActionKind, unit.RemovalKind,
 			unit.ExplanationKind,

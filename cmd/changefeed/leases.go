@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -34,10 +32,7 @@ broken, splitting (being replaced) or retired.
 The containers that the units read are looked for in the same store or, in an account, in the same database, and at
 --source. A store and changefeed serve count changes exactly. Azure cannot: ~N is an estimate (a distance of LSNs, which counts
 transactions), ≤N an upper bound (the number of a whole partition, which several leases share); a small lag is
-counted. -v says the cost.
-
---delete removes the leases of a unit with all positions, so its next processor begins at its own --from. This is
-refused while a processor of the unit works. On a terminal it asks first; elsewhere use --yes.`
+counted. -v says the cost.`
 
 // leasesOptions are the flags of the commands that show leases.
 type leasesOptions struct {
@@ -77,9 +72,6 @@ func (o *leasesOptions) withUnits(cmd *cobra.Command, args []string,
 	return o.withOpener(func(opener *place.Opener) error {
 		units, err := surveyUnits(cmd.Context(), &o.survey, opener, at, o.source)
 		switch {
-		// The command has guessed the name leases, so the error says why there may be no such container.
-		case errors.Is(err, place.ErrNoContainer) && o.db != "" && !cmd.Flags().Changed("container"):
-			return fmt.Errorf("%w; processors make no lease container by themselves", err)
 		case errors.Is(err, feed.ErrBadRequest): // a container that cannot have leases
 			return usage.Error{Err: err}
 		case err != nil:
@@ -122,7 +114,6 @@ func (o *leasesOptions) sayCost(units []unit.Unit) {
 // leasesCommand is the command leases.
 func leasesCommand() *cobra.Command {
 	var o leasesOptions
-	var doomed deletedUnit
 	cmd := &cobra.Command{
 		Use:     "leases [ADDRESS]",
 		GroupID: groupUnits,
@@ -130,26 +121,18 @@ func leasesCommand() *cobra.Command {
 		Long:    leasesAbout,
 		Example: `  changefeed leases --db data
   changefeed leases http://127.0.0.1:8081/shop/leases --fail-on expired,hole
-  changefeed leases --db data -o json | jq 'select(.lag > 9)'
-  changefeed leases --db data --delete mailer --yes`,
+  changefeed leases --db data -o json | jq 'select(.lag > 9)'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := doomed.check(cmd); err != nil {
-				return err
-			}
 			return o.withUnits(cmd, args, func(at place.Address, units []unit.Unit) error {
-				if doomed.name != "" {
-					return doomed.remove(cmd, o.report, units)
-				}
 				return o.show(cmd, at, units)
 			})
 		},
 	}
 	o.register(cmd)
-	doomed.register(cmd)
 	cmd.AddCommand(leasesListCommand(), leasesWatchCommand(), leasesPauseCommand(), leasesResumeCommand(),
 		leasesResetCommand(), leasesSkipCommand(),
 		leasesSnapshotCommand(), leasesRestoreCommand(), leasesHistoryCommand(),
-		leasesGCCommand(), leasesExplainCommand())
+		leasesGCCommand(), leasesDeleteCommand(), leasesExplainCommand())
 	return cmd
 }
 
@@ -187,46 +170,4 @@ func surveyUnits(ctx context.Context, s *unit.Surveyor, opener *place.Opener, at
 		return nil, usage.Error{Err: err}
 	}
 	return s.Survey(ctx, opener, at, other)
-}
-
-// deletedUnit is the unit that --delete names.
-type deletedUnit struct {
-	confirm.Flags
-	name string
-}
-
-// register adds the flags.
-func (d *deletedUnit) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&d.name, "delete", "", "delete all records of the unit of this `name`")
-	d.Register(cmd.Flags())
-}
-
-// check refuses an empty name, as of a variable that is not set, and the other flags without a unit to delete.
-func (d *deletedUnit) check(cmd *cobra.Command) error {
-	switch given := cmd.Flags().Changed; {
-	case given("delete") && d.name == "":
-		return usage.Flag("delete", "empty", "the name of a unit")
-	case d.name == "" && (given("yes") || given("dry-run")):
-		return usage.Error{Err: errors.New("--delete is missing: want the name of a unit with --yes or --dry-run")}
-	}
-	return nil
-}
-
-// remove deletes the records of the unit, if the user agrees, and reports how many leases were deleted.
-func (d *deletedUnit) remove(cmd *cobra.Command, out *report.Report, units []unit.Unit) error {
-	gone, n, err := unit.Delete(cmd.Context(), d.name, units, func(u unit.Unit, leases int) (bool, error) {
-		return d.Ask(cmd.Context(), confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr()), confirm.Question{
-			Text: fmt.Sprintf("Delete %s of unit %s on %s, with the positions?", terminal.Count(leases, "lease"),
-				u.Processor, u.Container),
-		})
-	})
-	if err != nil {
-		return err
-	}
-	done := unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n, DryRun: d.DryRun}
-	return out.Object(done, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s %s on %s, leases: %d\n", d.Verb("deleted", "delete"),
-			terminal.OneLine(gone.Processor), terminal.OneLine(gone.Container), n)
-		return err
-	})
 }

@@ -25,6 +25,7 @@ var renamed = []struct{ command, old, now string }{
 	{"split", "range", "the argument ID"},
 	{"demo", "dir", "--db"},
 	{"demo", "d", "--db"},
+	{"leases", "delete", "changefeed leases delete --name NAME"},
 	{"", "patience", "--wait"},
 	{"", "max-items", "--batch-size"},
 }

@@ -89,7 +89,7 @@ func (o *redriveOptions) askProcessors(cmd *cobra.Command, args []string, check 
 		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
 	}
 	return o.withLetters(cmd, args, check, func(r *letters.Redrive) error {
-		r.Wait = o.wait
+		r.Wait, report.Commands = o.wait, r.Commands()
 		err := f(r)
 		if err != nil && report.Empty() {
 			return err

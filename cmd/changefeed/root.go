@@ -152,7 +152,9 @@ func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
 	// A usage error may come late, if only the opened container shows that a flag is invalid.
 	usageHint := code == exitUsage
 	if usageHint {
-		hint = "See " + cmd.CommandPath() + " --help."
+		if hint = "See " + cmd.CommandPath() + " --help."; cmd.Name() == "help" {
+			hint = "See changefeed help."
+		}
 	}
 	switch {
 	case asJSON:

@@ -44,7 +44,7 @@ type runOptions struct {
 func runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND [ARG...]|URL",
+		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND|URL [ARG...]",
 		GroupID: groupFeed,
 		Short:   "Run a program for each batch of changes",
 		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints

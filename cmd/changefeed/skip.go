@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
-	"github.com/millrace/changefeed/feed"
 )
 
 // The command leases skip: a batch or a change at which a lease fails counts as done.
@@ -208,14 +207,4 @@ func (o *skipOptions) writeSkip(f admin.Failing, verb string, failed error) erro
 		return nil
 	}
 	return rows.Flush()
-}
-
-// resetKey has one key delivered again.
-func resetKey(ctx context.Context, u *admin.Unit, key feed.PartitionKey, to feed.Start, after string) ([]admin.Step,
-	error,
-) {
-	if after != "" {
-		return u.ResetKeyTo(ctx, key, feed.At(after))
-	}
-	return u.ResetKey(ctx, key, to)
 }

@@ -63,10 +63,7 @@ On a terminal the command asks first; elsewhere --yes is required.`,
 			return o.withUnit(cmd, args[1:], func(u *admin.Unit, of string) error {
 				question := fmt.Sprintf("Give %s the positions of %s, %s?", of, s.Taken.Format(time.RFC3339),
 					terminal.Count(len(s.Leases), "lease"))
-				if sure, err := o.ask(cmd, question); err != nil || !sure && !o.sure.DryRun {
-					return err
-				}
-				return o.steer(cmd, "reset", func(ctx context.Context) ([]admin.Step, error) {
+				return o.steerSure(cmd, u, question, func(ctx context.Context, u *admin.Unit) ([]admin.Step, error) {
 					return u.Restore(ctx, s)
 				})
 			})

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/admin"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
@@ -23,7 +22,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The commands leases pause, resume and reset. Package admin does the work.
+// The commands leases pause and resume, and what all commands that steer a unit share. Package admin does the work.
 
 // steerOptions are the flags of the commands to steer a unit.
 type steerOptions struct {
@@ -36,6 +35,13 @@ type steerOptions struct {
 	wait   time.Duration
 	sure   confirm.Flags
 	report *report.Report
+
+	// Once the unit is open:
+	commands unit.Commands
+	opened   feed.Source
+	store    feed.LeaseStore
+	moved    map[string]string // what a reset moves, by the tokens of leases
+	isKey    bool              // a single key is reset
 }
 
 // registerUnit adds the flags to name a unit.
@@ -107,6 +113,7 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 		if err != nil {
 			return err
 		}
+		o.opened, o.store = source.Source, store
 		return f(admin.Open(source.Source, store, o.settings()), o.name+" on "+source.Address.Name())
 	})
 }
@@ -124,13 +131,16 @@ func (o *steerOptions) open(ctx context.Context, opener *place.Opener, at place.
 	if err != nil {
 		return nil, nil, err
 	}
+	o.commands = unit.CommandsOf(at, o.name, nil)
 	if o.source == "" {
 		among, err := opener.Neighbours(ctx, leases)
 		if err != nil {
 			return nil, nil, err
 		}
+		o.commands = unit.CommandsOf(at, o.name, among)
 		return unit.Find(ctx, leases, among, o.name)
 	}
+	o.commands.Source = o.source
 	from, err := opener.Parse("--source", o.source)
 	if err != nil {
 		return nil, nil, err
@@ -177,8 +187,28 @@ func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Co
 	defer cancel()
 	steps, err := do(ctx)
 	unread := o.writeSteps(steps, past, err)
-	return cmp.Or(explainSteering(err), unread) // an output without a reader hides no failure
+	return cmp.Or(explainSteering(o.complete(err)), unread) // an output without a reader hides no failure
 }
+
+// complete returns an error whose commands can be pasted.
+func (o *steerOptions) complete(err error) error {
+	if err == nil || o.commands.Complete(err.Error()) == err.Error() {
+		return err
+	}
+	return completedError{err, o.commands.Complete(err.Error())}
+}
+
+// completedError is an error with another text.
+type completedError struct {
+	error
+	text string
+}
+
+// Error implements error.
+func (e completedError) Error() string { return e.text }
+
+// Unwrap returns the error.
+func (e completedError) Unwrap() error { return e.error }
 
 // writeSteps reports the steps before an error.
 func (o *steerOptions) writeSteps(steps []admin.Step, past string, err error) error {
@@ -207,20 +237,26 @@ func (o *steerOptions) writeStep(s admin.Step, past string) error {
 	if o.sure.DryRun {
 		verb = "would " + string(s.Action)
 	}
+	text := stepText(s, verb, o.sure.DryRun) + o.moved[s.Lease.Token]
+	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(text))
+	return err
+}
+
+// stepText returns a step for people, or what would be done.
+func stepText(s admin.Step, verb string, isDry bool) string {
 	text := fmt.Sprintf("%s lease %s", verb, s.Lease.Token)
 	if s.Key != "" {
 		text = fmt.Sprintf("%s key %s of lease %s", verb, s.Key, s.Lease.Token)
 	}
 	switch isMade := s.Lease.Updated.IsZero(); { // nobody has stored it before
-	case s.Action == admin.ActionReset && isMade && o.sure.DryRun:
+	case s.Action == admin.ActionReset && isMade && isDry:
 		text = fmt.Sprintf("would make lease %s at %s", s.Lease.Token, s.To)
 	case s.Action == admin.ActionReset && isMade:
 		text = fmt.Sprintf("made lease %s at %s", s.Lease.Token, s.To)
 	case s.Action == admin.ActionReset:
 		text += fmt.Sprintf(" from %s to %s", s.Lease.Position, s.To)
 	}
-	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(text))
-	return err
+	return text
 }
 
 // writeNothing says: there was nothing to do.
@@ -279,7 +315,11 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 			}
 			return o.withUnit(cmd, args, func(u *admin.Unit, _ string) error {
 				return o.steer(cmd, "paused", func(ctx context.Context) ([]admin.Step, error) {
-					return u.Pause(ctx, chosen)
+					steps, err := u.Pause(ctx, chosen)
+					if len(steps) > 0 {
+						o.sayEarlier(steps[0].Earlier)
+					}
+					return steps, err
 				})
 			})
 		},
@@ -288,6 +328,19 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 	cmd.Flags().Lookup("yes").Usage = "as for other commands; nothing is asked here"
 	o.registerLease(cmd)
 	return cmd
+}
+
+// sayEarlier says who had paused the leases already, and why: that stays as it is.
+func (o *steerOptions) sayEarlier(q *admin.Request) {
+	if q == nil {
+		return
+	}
+	why := ""
+	if q.Reason != "" {
+		why = ": " + terminal.OneLine(q.Reason)
+	}
+	o.report.Notice("%s had paused %s already%s; who and why stay as they were", terminal.OneLine(cmp.Or(q.By, "somebody")),
+		q.Of, why)
 }
 
 // leasesResumeCommand is the command leases resume.
@@ -315,81 +368,6 @@ with the whole unit cannot be resumed alone.`,
 	cmd.Flags().Lookup("yes").Usage = "as for other commands; nothing is asked here"
 	o.registerLease(cmd)
 	return cmd
-}
-
-// leasesResetCommand is the command leases reset.
-func leasesResetCommand() *cobra.Command {
-	var o steerOptions
-	var to arg.Start
-	var after string
-	var key arg.Key
-	cmd := &cobra.Command{
-		Use:   "reset [ADDRESS] --name NAME --to START",
-		Short: "Make a unit, a lease or a partition key continue at another position",
-		Long: `Changes after an earlier position are delivered again; changes before a later one are skipped. The owner of a lease ends
-its batch and gives the lease up with the new position, so no instance can overwrite it. Held partition keys are not held
-any more, and failed attempts do not count; dead letters stay. A paused lease stays paused.
-
-With --key the changes of one partition key are delivered again, in their order; its new changes wait until that is done.
-All other keys go on, and the lease keeps its position. The position must be an earlier one.
-
-On a terminal the command asks first; elsewhere --yes is required. To be able to go back, take a snapshot before.`,
-		Example: `  changefeed leases snapshot --db data --name mailer > before.json
-  changefeed leases reset --db data --name mailer --to beginning
-  changefeed leases reset --db data --name mailer --to 15m --dry-run
-  changefeed leases reset --db data --name mailer --lease -FF --after '"42"'
-  changefeed leases reset --db data --name mailer --key '["oslo"]' --to 24h`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := o.selection()
-			if err != nil {
-				return err
-			}
-			if err := checkReset(to.Value, after, key.Value, o.lease); err != nil {
-				return err
-			}
-			return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
-				text := cmp.Or(after, to.String())
-				if key.Value != "" {
-					of = "key " + string(key.Value) + " of " + of
-				}
-				if sure, err := o.ask(cmd, fmt.Sprintf("Reset %s to %s?", of, text)); err != nil ||
-					!sure && !o.sure.DryRun {
-					return err
-				}
-				return o.steer(cmd, "reset", func(ctx context.Context) ([]admin.Step, error) {
-					if key.Value != "" {
-						return resetKey(ctx, u, key.Value, to.Value, after)
-					}
-					if after != "" {
-						return u.ResetTo(ctx, chosen, feed.At(after))
-					}
-					return u.Reset(ctx, chosen, to.Value)
-				})
-			})
-		},
-	}
-	o.registerSteps(cmd)
-	o.registerLease(cmd)
-	cmd.Flags().Var(&to, "to", "where to continue: beginning, now, a time, or how long ago, such as 15m")
-	cmd.Flags().StringVar(&after, "after", "",
-		"the `position` to continue at, as changefeed leases shows it; of one lease")
-	cmd.Flags().Var(&key, "key", "deliver only the changes of this partition key again, such as '[\"oslo\"]'")
-	return cmd
-}
-
-// checkReset checks the flags of a reset.
-func checkReset(to feed.Start, after string, key feed.PartitionKey, lease string) error {
-	switch {
-	case (after == "") == to.IsZero():
-		return usage.Error{Err: errors.New("--to is missing: want beginning, now or a time; or --after with a " +
-			"position, and not both")}
-	case key != "" && after == "" && to.IsNow():
-		return usage.Flag("to", "now", "beginning or a time, because a reset of one key delivers its changes again")
-	case key != "" && lease != "":
-		return usage.Error{Err: errors.New("--lease and --key are given: want one of them: the key says which lease " +
-			"has it")}
-	}
-	return nil
 }
 
 // ask asks before positions are changed.

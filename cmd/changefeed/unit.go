@@ -30,7 +30,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container (default leases)")
 	f.BoolVar(&o.Create, "create-leases", false, "make the lease and letter containers if missing")
 	f.StringVar(&o.Name, "name", "", "`name` of the unit")
-	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance (default the host's)")
+	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance (default host and process)")
 	f.StringVar(&o.Options.Variant, "variant", "", "`name` of the handler and its version, which instances compare")
 	f.Var(&o.from, "from", "where a new unit begins; also how long ago, as 15m (default beginning)")
 	f.IntVar(&o.Options.MaxItems, "batch-size", 0, "changes in a batch, at most; 0 is a whole page")

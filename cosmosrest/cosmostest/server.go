@@ -16,13 +16,17 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/cosmosrest/faulty"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Server is a server over a store in memory. The server listens on a free port of this machine.
@@ -36,12 +40,19 @@ type Server struct {
 	// DB is the store that the server serves. You can fill and read the store directly.
 	DB *docstore.DB
 
+	// Faults makes the next requests fail: see package faulty. Programs in other languages order faults at
+	// [faulty.ControlPath] of the URL.
+	Faults *faulty.Injector
+
 	// Client is an HTTP client. If you set Options.TLS, Client trusts the server's certificate.
 	Client *http.Client
 
 	ctx     context.Context // of the start
-	web     http.Server
+	web     *http.Server
+	handler http.Handler
+	secured *tls.Config // nil without TLS
 	serving sync.WaitGroup
+	fresh   atomic.Int64 // number of containers of FreshContainer
 }
 
 // Options are the optional settings of a [Server].
@@ -105,26 +116,77 @@ func (s *Server) listen(ctx context.Context, o Options) (err error) {
 	if err := s.DB.SetRetention(ctx, cosmosrest.DefaultRetention); err != nil {
 		return err
 	}
-	if s.web.Handler, err = cosmosrest.New(s.DB, o.Options); err != nil {
+	server, err := cosmosrest.New(s.DB, o.Options)
+	if err != nil {
 		return err
 	}
+	s.Faults = faulty.New(server)
+	s.handler = s.Faults.Control(s.Key)
 	if o.TLS {
 		if err := s.secure(); err != nil {
 			return err
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := s.serveAt("127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	s.URL = "http://" + listener.Addr().String()
-	serve := s.web.Serve
+	s.URL = "http://" + address
 	if o.TLS {
-		s.URL = "https" + s.URL[len("http"):]
-		serve = func(l net.Listener) error { return s.web.ServeTLS(l, "", "") }
+		s.URL = "https://" + address
 	}
-	s.serving.Go(func() { _ = serve(listener) }) // ends with Shutdown
 	return nil
+}
+
+// serveAt serves at an address, and returns it with its port.
+func (s *Server) serveAt(address string) (string, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	web := &http.Server{Handler: s.handler, TLSConfig: s.secured}
+	s.web = web
+	s.serving.Go(func() { // ends with Shutdown or Close
+		if s.secured != nil {
+			_ = web.ServeTLS(listener, "", "")
+		} else {
+			_ = web.Serve(listener)
+		}
+	})
+	return listener.Addr().String(), nil
+}
+
+// Restart ends the server at once, as a crash does, and starts it again after a time, at the same address and with the
+// same data. All connections are closed, and requests in hand have no answer.
+func (s *Server) Restart(after time.Duration) error {
+	parsed, err := url.Parse(s.URL)
+	if err != nil {
+		return fmt.Errorf("restart test server: %w", err)
+	}
+	_ = s.web.Close() // an error is that of a connection that has gone
+	s.serving.Wait()
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	<-timer.C
+	if _, err := s.serveAt(parsed.Host); err != nil {
+		return fmt.Errorf("restart test server: %w", err)
+	}
+	return nil
+}
+
+// FreshContainer creates a container with a name that no other has, in the database tests, with one path or several of
+// the partition key; without a path the path is /pk. To split or merge its partitions, use the container's methods.
+func (s *Server) FreshContainer(ctx context.Context, paths ...string) (*docstore.Container, error) {
+	if len(paths) == 0 {
+		paths = []string{"/pk"}
+	}
+	const database = "tests"
+	_, err := s.DB.CreateDatabase(ctx, database, nil)
+	if err != nil && !errors.Is(err, feed.ErrConflict) {
+		return nil, err
+	}
+	name := fmt.Sprintf("container-%d", s.fresh.Add(1))
+	return s.DB.CreateContainer(ctx, docstore.ContainerSpec{Database: database, ID: name, Paths: paths})
 }
 
 // secure creates the server's certificate, and makes its client trust the certificate.
@@ -140,7 +202,7 @@ func (s *Server) secure() error {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(cert.Leaf)
 	s.Client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
-	s.web.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
+	s.secured = &tls.Config{Certificates: []tls.Certificate{cert}}
 	return nil
 }
 

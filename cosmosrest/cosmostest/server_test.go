@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/cosmosrest/faulty"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -92,5 +95,59 @@ func TestATestServerEndsWithItsTest(t *testing.T) {
 		docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}}); err == nil ||
 		!strings.Contains(err.Error(), docstore.ErrClosed.Error()) {
 		t.Errorf("create container: %v, want %v", err, docstore.ErrClosed)
+	}
+}
+
+// A server that restarts has its address and its data again, and a request in hand has no answer.
+func TestAServerRestartsWithItsData(t *testing.T) {
+	for _, o := range []cosmostest.Options{{}, {TLS: true}} {
+		server := cosmostest.StartTestServer(t, o)
+		first, err := server.FreshContainer(t.Context(), "/city")
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := server.FreshContainer(t.Context())
+		if err != nil || first.ID() == second.ID() {
+			t.Fatal(first.ID(), second.ID(), err)
+		}
+		write := feed.Write{Body: []byte(`{"id":"1","city":"Oslo"}`)}
+		if _, err := first.Commit(t.Context(), feed.Key("Oslo"), []feed.Write{write}); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Faults.Add(faulty.Fault{Delay: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error, 1)
+		go func() {
+			resp, err := server.Client.Get(server.URL + "/dbs")
+			if err == nil {
+				resp.Body.Close()
+			}
+			answered <- err
+		}()
+		for len(server.Faults.Pending()) > 0 { // until the request waits
+			runtime.Gosched()
+		}
+		if err := server.Restart(time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answered; err == nil {
+			t.Error("a request in hand was answered")
+		}
+		client, err := cosmos.OpenString(t.Context(), server.ConnectionString(), cosmos.Options{
+			Transport: server.Client,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := client.Container(t.Context(), "tests", first.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := found.Commit(t.Context(), feed.Key("Oslo"), []feed.Write{{Op: feed.WriteRead, ID: "1"}})
+		if err != nil || len(read) != 1 {
+			t.Error(read, err)
+		}
+		client.Close()
 	}
 }

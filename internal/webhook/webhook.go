@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -83,8 +84,8 @@ func Quote(text []byte) string {
 
 // RetryAfter returns the pause that a receiver asks for, in either form of the header; 0 if it asks for none.
 func RetryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, MaxRetryAfter)
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(MaxRetryAfter/time.Second))) * time.Second
 	}
 	if date, err := http.ParseTime(text); err == nil {
 		return min(max(date.Sub(now), 0), MaxRetryAfter)

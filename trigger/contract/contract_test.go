@@ -165,8 +165,9 @@ func TestAProgramHasAsManyBatchesAsItsHelloSays(t *testing.T) {
 			t.Errorf("the program has %d batches, want 2", len(inHand))
 		}
 		leave(feed.ErrLeaseLost)
-		if err := <-outcomes; !errors.Is(err, feed.ErrLeaseLost) {
-			t.Errorf("a batch that waits ends with %v, want lease lost", err)
+		err := <-outcomes
+		if f, ok := errors.AsType[*feed.Failure](err); !errors.Is(err, feed.ErrLeaseLost) || !ok || !f.Outage {
+			t.Errorf("a batch that waits ends with %v, want lease lost, and no change at fault", err)
 		}
 		close(end)
 		for range 3 {
@@ -302,7 +303,7 @@ func TestABrokenContractIsTold(t *testing.T) {
 	for _, tt := range []struct{ name, says, want string }{
 		{"no JSON", hello + "\nhandled!", `want a JSON object on a line (invalid character 'h' looking for`},
 		{"quoted", hello + "\nhandled!", `, in the message handled!`},
-		{"no object", hello + "\n7", "want a JSON object on a line"},
+		{"no object", hello + "\n7", "want a JSON object on a line, and not a JSON number"},
 		{"no list", hello + "\n" + `{"type":"failed","id":1,"items":{}}`, "items is a JSON object: want an array"},
 		{"no item", hello + "\n" + `{"type":"failed","id":1,"items":[1]}`, "items is a JSON number: want an object"},
 		{"half a batch", hello + "\n" + `{"type":"done","id":1.5}`, "id is a JSON number 1.5: want a whole number"},
@@ -327,7 +328,8 @@ func TestABrokenContractIsTold(t *testing.T) {
 			"an index twice", hello + "\n" + `{"type":"failed","id":1,"items":[{"index":1},{"index":1}]}`,
 			"index 1 is in items twice",
 		},
-		{"more than all", hello + "\n" + `{"type":"failed","id":1,"done":4}`, "done is 4: the batch has 3 changes"},
+		{"more than all", hello + "\n" + `{"type":"failed","id":1,"done":4}`, "done is 4, and the batch has 3 changes"},
+		{"all", hello + "\n" + `{"type":"failed","id":1,"done":3}`, "done is 3, and the batch has 3 changes"},
 		{"less than none", hello + "\n" + `{"type":"failed","id":1,"done":-1}`, "done is -1"},
 		{"both", hello + "\n" + `{"type":"failed","id":1,"done":1,"items":[{"index":1}]}`, "done and items are set"},
 		{"a long pause", hello + "\n" + `{"type":"failed","id":1,"after":1e9}`, "after is 1e+09: want seconds, from 0"},

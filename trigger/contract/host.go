@@ -179,7 +179,8 @@ func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 	case <-h.done:
 		return fmt.Errorf("%w: %w", ErrNotSent, h.Err())
 	case <-ctx.Done():
-		return fmt.Errorf("wait for one of %d batches of the program to end: %w", cap(h.slots), context.Cause(ctx))
+		return Untried(fmt.Errorf("wait for one of %d batches of the program to end: %w", cap(h.slots),
+			context.Cause(ctx)))
 	}
 	c := &call{b, make(chan error, 1)}
 	id, err := h.begin(c)
@@ -193,7 +194,7 @@ func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 	}
 	h.lines.send(line, func() error { // a process that was suspended must not begin a batch of a lost lease
 		if cause := context.Cause(ctx); cause != nil {
-			h.answer(id, cause)
+			h.answer(id, Untried(cause))
 			return cause
 		}
 		return nil
@@ -205,6 +206,10 @@ func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 		return h.giveUp(ctx, id, c)
 	}
 }
+
+// Untried returns the error of a batch that the program never had: no change is at fault, so nothing counts as an
+// attempt, also if the time of the batch is over.
+func Untried(err error) error { return &feed.Failure{Outage: true, Err: err} }
 
 // begin gives a batch its id.
 func (h *Host) begin(c *call) (int64, error) {

@@ -211,6 +211,8 @@ func decodeMembers(line []byte) (m toHost, err error) {
 	if err := json.Unmarshal(line, &m); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			return m, breach(line, "%s is a JSON %s: want %s", wrong.Field, wrong.Value, jsonNames[wrong.Type.Kind()])
+		} else if ok {
+			return m, breach(line, "want a JSON object on a line, and not a JSON %s", wrong.Value)
 		}
 		return m, breach(line, "want a JSON object on a line (%v)", err)
 	}
@@ -225,8 +227,8 @@ var jsonNames = map[reflect.Kind]string{
 
 // failure returns the error of a batch of n changes that a message says.
 func (m *toHost) failure(line []byte, n int) (error, *BreachError) {
-	if m.Done < 0 || m.Done > n {
-		return nil, breach(line, "done is %d: the batch has %d changes", m.Done, n)
+	if m.Done < 0 || m.Done > 0 && m.Done >= n {
+		return nil, breach(line, "done is %d, and the batch has %d changes: want fewer, because one has failed", m.Done, n)
 	}
 	if m.Done > 0 && len(m.Items) > 0 {
 		return nil, breach(line, "done and items are set: want one of them")

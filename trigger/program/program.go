@@ -46,6 +46,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/trigger/contract"
 )
 
 // Options are the optional settings of a [Handler].
@@ -63,7 +64,7 @@ type Options struct {
 	Expiration time.Duration
 
 	// Jobs limits how many programs run at the same time, for all leases together; 0 is no limit. The time of a waiting
-	// batch counts against [changefeed.Options.HandlerTimeout].
+	// batch counts against [changefeed.Options.HandlerTimeout], and if that is over, no change is at fault.
 	Jobs int
 
 	// Stdout and Stderr receive the output of programs, possibly of several at the same time. Nil discards the output.
@@ -128,7 +129,8 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 		case h.turns <- struct{}{}:
 			defer func() { <-h.turns }()
 		case <-ctx.Done():
-			return fmt.Errorf("wait for one of %d programs to end: %w", h.opts.Jobs, context.Cause(ctx))
+			return contract.Untried(fmt.Errorf("wait for one of %d programs to end: %w", h.opts.Jobs,
+				context.Cause(ctx)))
 		}
 	}
 	cmd := h.runProcess(ctx, b, input)

@@ -197,7 +197,8 @@ func (w *Worker) endProgram(p *running, exited <-chan error, why error) error {
 		err, isEnded = awaitExit(exited, w.opts.Grace)
 	}
 	kill(p.cmd.Process) // child processes may still run
-	if !isEnded {
+	wasKilled := !isEnded
+	if wasKilled {
 		err = <-exited
 	}
 	p.toProgram.Close() // ends a write to a program that does not read
@@ -211,6 +212,10 @@ func (w *Worker) endProgram(p *running, exited <-chan error, why error) error {
 		return nil
 	case why != nil && !errors.Is(why, contract.ErrEnded):
 		return fmt.Errorf("%s: %w", w.command[0], why)
+	}
+	if why != nil && wasKilled {
+		return fmt.Errorf("%s has closed a pipe of the contract, and did not end within %v: it was killed", w.command[0],
+			patience)
 	}
 	text := cmp.Or(errorText(err), "exit status 0")
 	if reason := p.said.lastLine(); reason != "" {

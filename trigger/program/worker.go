@@ -173,10 +173,10 @@ func (w *Worker) Handle(ctx context.Context, b *feed.Batch) error {
 		select {
 		case <-l.ready:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s to start: %w", w.command[0], context.Cause(ctx))
+			return contract.Untried(fmt.Errorf("wait for %s to start: %w", w.command[0], context.Cause(ctx)))
 		}
 		if l.err != nil {
-			return &feed.Failure{Outage: true, Err: l.err}
+			return contract.Untried(l.err)
 		}
 		err := w.handleAlone(ctx, l, b)
 		if errors.Is(err, contract.ErrNotSent) {
@@ -184,7 +184,7 @@ func (w *Worker) Handle(ctx context.Context, b *feed.Batch) error {
 			case <-l.ended: // the next life is there
 				continue
 			case <-ctx.Done():
-				return context.Cause(ctx)
+				return contract.Untried(context.Cause(ctx))
 			}
 		}
 		return err
@@ -197,7 +197,7 @@ func (w *Worker) handleAlone(ctx context.Context, l *life, b *feed.Batch) error 
 		select {
 		case l.turn <- struct{}{}:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return contract.Untried(fmt.Errorf("wait for the batch before: %w", context.Cause(ctx)))
 		}
 		if w.isCareful(l) {
 			defer func() { <-l.turn }()

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 		answerAndExit()
 	case "listens":
 		repeatMessages(`{"type":"heartbeat"}`)
+	case "closes":
+		os.NewFile(4, "to the host").Close()
+		time.Sleep(time.Minute)
 	}
 	in, out := os.NewFile(3, "from the host"), os.NewFile(4, "to the host")
 	handler := contracttest.Handler(os.Exit, func(text string) { fmt.Fprintln(os.Stderr, text) })
@@ -211,14 +214,25 @@ func TestOfSeveralBatchesOnlyTheBadOneIsBlamed(t *testing.T) {
 // A program that cannot start, or says no hello, parks nothing: the failure counts no attempt.
 func TestAProgramThatDoesNotStartIsAnOutage(t *testing.T) {
 	for kind, want := range map[string]string{
-		"exits": "has ended: exit status 7: no such mailbox",
-		"mute":  "wait for the hello of the program: not within 200ms",
+		"exits":  "has ended: exit status 7: no such mailbox",
+		"mute":   "wait for the hello of the program: not within 200ms",
+		"closes": "has closed a pipe of the contract, and did not end within 10ms: it was killed",
 	} {
-		w, _ := start(t, kind, program.WorkerOptions{Start: 200 * time.Millisecond})
+		w, _ := start(t, kind, program.WorkerOptions{Start: 200 * time.Millisecond, Grace: 10 * time.Millisecond})
 		err := w.Handle(t.Context(), batch("-FF", `{}`))
 		if !isOutage(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an outage with %q", kind, err, want)
 		}
+	}
+}
+
+// A batch whose time is over while its program starts is not at fault.
+func TestABatchThatWaitsForItsProgramIsNotAtFault(t *testing.T) {
+	w, _ := start(t, "mute", program.WorkerOptions{Grace: 10 * time.Millisecond})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, feed.ErrHandlerTimeout)
+	defer cancel()
+	if err := w.Handle(ctx, batch("-FF", `{}`)); !isOutage(err) || !errors.Is(err, feed.ErrHandlerTimeout) {
+		t.Errorf("got %v, want an outage by the timeout", err)
 	}
 }
 

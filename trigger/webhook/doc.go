@@ -44,5 +44,5 @@
 //	{"items": [{"index": 3, "error": "no such street", "poison": true}]}   exactly these have failed
 //	{"done": 3, "error": "the database is full"}                           the first three are done
 //
-// Such a body may have up to 16 MB: if it has more, the batch has failed. Any other body counts for nothing.
+// A body of another type counts for nothing. One that is no JSON, or has a wrong member, is a failure.
 package webhook

@@ -129,28 +129,29 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	return verdict(resp, text, len(b.Changes))
 }
 
-// maxOutcome is the largest number of bytes of an answer that may name failed changes.
+// maxOutcome is the largest number of bytes of an answer that names failed changes.
 const maxOutcome = 16 << 20
 
-// readAnswer returns the text of an answer, or its beginning if nothing depends on the rest.
+// readAnswer reads an answer: all that names failed changes, and the beginning of any other.
 func readAnswer(resp *http.Response) ([]byte, error) {
-	switch {
-	case resp.StatusCode/100 != 2:
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer)) // only for people: the status says it
-		return text, nil
-	case !isJSON(resp):
-		return io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer))
+	isAccepted := resp.StatusCode/100 == 2
+	if !isAccepted || !isJSON(resp.Header) {
+		text, err := io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer))
+		if !isAccepted {
+			err = nil // the status says all
+		}
+		return text, err
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxOutcome+1))
-	if err == nil && len(text) > maxOutcome { // half of a list of failed changes would count for nothing
-		err = fmt.Errorf("longer than %d MB", maxOutcome>>20)
+	if err == nil && len(text) > maxOutcome {
+		err = fmt.Errorf("it is longer than %d MB", maxOutcome>>20)
 	}
 	return text, err
 }
 
-// isJSON reports whether an answer may say which changes have failed.
-func isJSON(resp *http.Response) bool {
-	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+// isJSON reports whether an answer may name failed changes.
+func isJSON(header http.Header) bool {
+	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	return err == nil && kind == "application/json"
 }
 
@@ -213,7 +214,7 @@ var noFaultOfChanges = []int{
 func verdict(resp *http.Response, text []byte, n int) error {
 	status := resp.StatusCode
 	if status >= 200 && status < 300 {
-		return outcomeOf(resp, text, n)
+		return outcomeOf(resp.Header, text, n)
 	}
 	err := fmt.Errorf("webhook: answer %s%s", resp.Status, webhook.Quote(text))
 	f := &feed.Failure{Err: err, After: webhook.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
@@ -233,13 +234,13 @@ func verdict(resp *http.Response, text []byte, n int) error {
 }
 
 // outcomeOf returns the failures that the body of an accepting answer names, if it names any.
-func outcomeOf(resp *http.Response, text []byte, n int) error {
-	if !isJSON(resp) {
+func outcomeOf(header http.Header, text []byte, n int) error {
+	if !isJSON(header) || len(bytes.TrimSpace(text)) == 0 {
 		return nil
 	}
 	outcome, err := contract.ParseOutcome(text, n)
-	if err != nil {
-		return fmt.Errorf("webhook: %w", err)
+	if wrong, ok := errors.AsType[*contract.BreachError](err); ok {
+		return fmt.Errorf("webhook: the answer is wrong: %s, in %s", wrong.Reason, wrong.Message)
 	}
-	return outcome
+	return cmp.Or(err, outcome)
 }

@@ -165,7 +165,29 @@ func TestAnAnswerSaysWhatIsDone(t *testing.T) {
 		{name: "accepted", status: "204", want: "done"},
 		{name: "another body", status: "200", kind: "text/plain", body: `{"done":1,"error":"x"}`, want: "done"},
 		{name: "JSON of another kind", status: "200", kind: "application/json", body: `[1]`, want: "done"},
-		{name: "no JSON", status: "200", kind: "application/json", body: `{"done`, want: "done"},
+		{
+			name: "no JSON", status: "200", kind: "application/json", body: `{"done`,
+			want: "failed: webhook: the answer is wrong: want JSON, in {\"done",
+		},
+		{name: "no text", status: "200", kind: "application/json", body: " ", want: "done"},
+		{name: "all", status: "200", kind: "application/json", body: `{"done":3}`, want: "done"},
+		{
+			name: "none", status: "200", kind: "application/json", body: `{"done":0}`,
+			want: "failed: the program has failed and says no reason",
+		},
+		{
+			name: "none, and why", status: "200", kind: "application/json", body: `{"done":0,"error":"full"}`,
+			want: "failed: full",
+		},
+		{
+			name: "long", status: "200", kind: "application/json",
+			body: `{"items":[{"index":1,"error":"` + strings.Repeat("x", 100<<10) + `"}]}`,
+			want: "done 0, items 1: " + strings.Repeat("x", 8<<10) + ", poison false, outage false, after 0s: <nil>",
+		},
+		{
+			name: "too long", status: "200", kind: "application/json", body: strings.Repeat(" ", 16<<20+1),
+			want: "failed: webhook: read the answer 200 OK: it is longer than 16 MB",
+		},
 		{name: "other members", status: "200", kind: "application/json", body: `{"ok":true}`, want: "done"},
 		{
 			name: "items", status: "200", kind: "application/json; charset=utf-8",
@@ -178,8 +200,8 @@ func TestAnAnswerSaysWhatIsDone(t *testing.T) {
 		},
 		{
 			name: "an index too many", status: "200", kind: "application/json", body: `{"items":[{"index":3}]}`,
-			want: "failed: webhook: the program has broken the contract: index is 3: the batch has 3 changes, in the " +
-				"message {\"items\":[{\"index\":3}]}",
+			want: "failed: webhook: the answer is wrong: index is 3: the batch has 3 changes, in " +
+				"{\"items\":[{\"index\":3}]}",
 		},
 		{
 			name: "an outage without a reason", status: "200", kind: "application/json", body: `{"outage":true}`,
@@ -193,6 +215,10 @@ func TestAnAnswerSaysWhatIsDone(t *testing.T) {
 		{
 			name: "busy", status: "429", after: "7",
 			want: "done 0, items , outage true, after 7s: webhook: answer 429 Too Many Requests",
+		},
+		{
+			name: "down for ever", status: "503", after: "99999999999999999999",
+			want: "done 0, items , outage true, after 10m0s: webhook: answer 503 Service Unavailable",
 		},
 		{
 			name: "down", status: "503", after: "86400",

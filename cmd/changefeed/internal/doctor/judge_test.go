@@ -238,6 +238,6 @@ func TestALineIsOneLine(t *testing.T) {
 	if got, want := f.Line(), "FAIL  leases       a b: line break; do [31m this"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	full := judgeLetters("u", "box", map[feed.Disposition]int{feed.DispositionHeld: 1}, true)
+	full := judgeLetters("u", "box", unitOf().Commands, map[feed.Disposition]int{feed.DispositionHeld: 1}, true)
 	full.want(t, Warn, "at least 1 dead letter in box: 1 held", "changefeed dlq list")
 }

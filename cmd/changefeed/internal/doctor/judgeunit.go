@@ -40,8 +40,8 @@ func judgeLeases(u *unit.Unit) (found []Finding) {
 	}
 	slices.SortStableFunc(kinds, func(a, b admin.Finding) int { return cmp.Compare(b.Grade, a.Grade) })
 	for _, f := range kinds {
-		found = append(found, bad("leases", nameOf(u), verdictOf(f.Grade), f.Next, "%s: %s", some(names[f.Means]),
-			f.Means))
+		found = append(found, bad("leases", nameOf(u), verdictOf(f.Grade), u.Commands.Complete(f.Next), "%s: %s",
+			some(names[f.Means]), f.Means))
 	}
 	if len(found) > 0 {
 		return found
@@ -76,14 +76,16 @@ func judgeLag(u *unit.Unit) Finding {
 	const check = "lag"
 	sum := u.Sums()
 	if !sum.Known {
-		f := unknown(check, nameOf(u), whyUnknown(u), "mend the leases first: see changefeed leases")
+		f := unknown(check, nameOf(u), whyUnknown(u),
+			u.Commands.Complete("mend the leases first: see changefeed leases"))
 		if sum.Lag > 0 {
 			f.Found = sum.Behind() + "; the rest is " + f.Found
 		}
 		return f
 	}
 	if sum.Waited <= waitedWarn && !sum.Timed {
-		return unknown(check, nameOf(u), sum.Behind(), "see with changefeed leases whether the lag falls")
+		return unknown(check, nameOf(u), sum.Behind(),
+			u.Commands.Complete("see with changefeed leases whether the lag falls"))
 	}
 	if sum.Waited <= waitedWarn {
 		return good(check, nameOf(u), "%s", sum.Behind())
@@ -91,7 +93,7 @@ func judgeLag(u *unit.Unit) Finding {
 	next := "start an instance"
 	switch {
 	case slices.ContainsFunc(u.Rows, func(r unit.Row) bool { return r.State == string(admin.StatePaused) }):
-		next = "changefeed leases resume ends the pause"
+		next = u.Commands.Complete("changefeed leases resume ends the pause")
 	case u.Listing().IsAtWork():
 		next = "see whether the lag falls: else the handler is too slow, fails, or there are too few leases"
 	}
@@ -128,9 +130,9 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 	}
 	about := nameOf(u)
 	if len(gone) > 0 {
-		next := "see why they have ended: others take over their leases"
-		if !u.Listing().IsAtWork() {
-			next = "see why they have ended: nobody takes over their leases"
+		next := "see why they have ended: nobody takes over their leases"
+		if len(running) > 0 {
+			next = "see why they have ended: others take over their leases"
 		}
 		found = append(found, bad(check, about, Warn, next, "gone without an end: %s", some(gone)))
 	}
@@ -146,8 +148,9 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 		found = append(found, unknown(check, about, "the leases have owners, which write no presence",
 			"ask the processors of another make themselves"))
 	case len(running) == 0:
-		found = append(found, bad(check, about, Warn, "start one, or delete the unit with changefeed leases --delete "+
-			u.Processor+" if nobody needs the unit", "no instance runs, %s", sum.Behind()))
+		found = append(found, bad(check, about, Warn, u.Commands.Complete(
+			"start one, or delete the unit with changefeed leases delete if nobody needs the unit"),
+			"no instance runs, %s", sum.Behind()))
 	case len(idle) > 0:
 		found = append(found, bad(check, about, Warn, "stop them, split the partition, or cut leases finer",
 			"%d of %d are idle, with %s: %s", len(idle), len(running), terminal.Count(sum.Leases, "lease"),
@@ -182,8 +185,10 @@ func judgeHeld(u *unit.Unit) Finding {
 	}
 	switch {
 	case held > 0:
-		return bad(check, nameOf(u), Warn, "changefeed dlq retry handles their letters again, changefeed dlq "+
-			"release frees a key without that", "changes of %s wait: %s", terminal.Count(held, "key"), some(names))
+		next := "changefeed dlq retry --all handles their letters again, changefeed dlq release --key KEY frees a key " +
+			"without that"
+		return bad(check, nameOf(u), Warn, u.Commands.Complete(next, names...), "changes of %s wait: %s",
+			terminal.Count(held, "key"), some(names))
 	case aside > 0:
 		return bad(check, nameOf(u), Warn, "read the log of the owners", "%s fail, and are retried apart",
 			terminal.Count(aside, "key"))
@@ -191,8 +196,9 @@ func judgeHeld(u *unit.Unit) Finding {
 	return good(check, nameOf(u), "no key is held")
 }
 
-// judgeLetters judges the dead letters of a unit by their disposition; full means that there are more.
-func judgeLetters(about, box string, count map[feed.Disposition]int, full bool) Finding {
+// judgeLetters judges the dead letters of a unit by their disposition; full means that there are more. The commands are
+// those about the letters in the box.
+func judgeLetters(about, box string, commands unit.Commands, count map[feed.Disposition]int, full bool) Finding {
 	const check = "letters"
 	total, parts := 0, []string{}
 	for d, n := range count {
@@ -207,8 +213,9 @@ func judgeLetters(about, box string, count map[feed.Disposition]int, full bool) 
 	if full {
 		atLeast = "at least "
 	}
-	return bad(check, about, Warn, "see changefeed dlq list, then changefeed dlq retry or changefeed dlq drop", "%s%s in %s: %s",
-		atLeast, terminal.Count(total, "dead letter"), box, strings.Join(parts, ", "))
+	next := "see changefeed dlq list, then changefeed dlq retry --all or changefeed dlq drop --all"
+	return bad(check, about, Warn, commands.Complete(next), "%s%s in %s: %s", atLeast,
+		terminal.Count(total, "dead letter"), box, strings.Join(parts, ", "))
 }
 
 // judgeStrays judges the documents of a lease container that belong to no unit here. address is that of the container.
@@ -230,8 +237,9 @@ func judgeStrays(container, address string, u *unit.Unit) (found []Finding) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		found = append(found, bad("strays", container, Warn, "if its instances have stopped, remove the records with changefeed "+
-			"leases gc "+terminal.ShellWord(address)+" --name "+terminal.ShellWord(name),
+		commands := unit.Commands{Leases: address, Name: name}
+		advice := commands.Complete("if its instances have stopped, remove the records with changefeed leases gc")
+		found = append(found, bad("strays", container, Warn, advice,
 			"records of unit %s on a container that does not exist any more: %s", name, some(deleted[name])))
 	}
 	if len(leases) > 0 {
@@ -248,16 +256,18 @@ func judgeStrays(container, address string, u *unit.Unit) (found []Finding) {
 
 // judgeNames finds units on one container whose names look alike, because a mistyped name makes a new unit, which
 // handles everything a second time.
-func judgeNames(units []unit.Unit) (found []Finding) {
+func judgeNames(leases string, units []unit.Unit) (found []Finding) {
 	for i := range units {
 		for j := range units[:i] {
 			a, b := &units[j], &units[i]
 			if !a.IsAlike(b) {
 				continue
 			}
-			found = append(found, bad("names", b.Container, Warn, "if one name is mistyped, stop its instances and "+
-				"delete the unit with changefeed leases --delete NAME; if both are meant, say so with --intended", "%s and %s are two units, and each handles every change", a.Processor,
-				b.Processor))
+			commands := unit.Commands{Leases: leases, Name: "NAME"}
+			found = append(found, bad("names", b.Container, Warn, commands.Complete("if one name is mistyped, stop "+
+				"its instances and delete the unit with changefeed leases delete; if both are meant, say so with "+
+				"--intended"),
+				"%s and %s are two units, and each handles every change", a.Processor, b.Processor))
 		}
 	}
 	return found

@@ -49,7 +49,9 @@ func unitOf(parts ...any) *unit.Unit {
 			l.Documents = append(l.Documents, part)
 		}
 	}
-	return unit.Of("mailer", "orders", l)
+	u := unit.Of("mailer", "orders", l)
+	u.Commands = unit.Commands{Leases: "docstore:d#leases", Name: "mailer"}
+	return u
 }
 
 func TestWhatIsWrongWithALeaseIsJudged(t *testing.T) {
@@ -109,14 +111,18 @@ func TestWhatIsWrongWithALeaseIsJudged(t *testing.T) {
 		},
 		{"silent", []any{state(admin.StateSilent)}, Warn, "late", "hangs"},
 		{"of another make", []any{lease(func(l *admin.Lease) { l.Epoch = "" })}, Warn, "another make", "handler"},
-		{"paused", []any{free(admin.StatePaused)}, Warn, "paused", "changefeed leases resume"},
+		{
+			"paused",
+			[]any{free(admin.StatePaused)},
+			Warn, "paused", "changefeed leases resume docstore:d#leases --name mailer ends that",
+		},
 		{
 			"paused, and the owner goes on",
 			[]any{lease(func(l *admin.Lease) { l.IsDefied = true })},
 			Warn, "lease -FF of one: paused, and the owner has not obeyed", "look whether the owner runs",
 		},
 		{"free", []any{free(admin.StateFree), instance("one/A")}, Warn, "lease -FF: free", "log"},
-		{"retired", []any{state("retired")}, Warn, "replaced", "delete"},
+		{"retired", []any{state("retired")}, Warn, "replaced", "changefeed leases gc"},
 		{
 			"a document",
 			[]any{lease(nil), admin.Document{Record: feed.Record{ID: "odd"}}},
@@ -210,6 +216,7 @@ func TestInstancesAreJudged(t *testing.T) {
 	stopped := lease(func(l *admin.Lease) { l.Owner, l.State = "", admin.StateStopped })
 	for next, u := range map[string]*unit.Unit{
 		"others take over": unitOf(lease(nil), one, gone), "nobody takes over": unitOf(stopped, gone),
+		"see why they have ended: nobody": unitOf(lease(func(l *admin.Lease) { l.Owner = "two" }), gone),
 	} {
 		judgeInstances(u)[0].want(t, Warn, "gone without an end: two/B", next)
 	}
@@ -241,8 +248,9 @@ func TestHeldKeysAndLettersAreCounted(t *testing.T) {
 		`changes of 2 keys wait: ["a"], ["b"]`, "changefeed dlq release")
 	aside := lease(func(l *admin.Lease) { l.SetAside = make([]string, 3) })
 	judgeHeld(unitOf(aside)).want(t, Warn, "3 keys fail", "log")
-	judgeLetters("u", "shop/dead", nil, false).want(t, OK, "no dead letter in shop/dead", "")
-	judgeLetters("u", "shop/dead", map[feed.Disposition]int{feed.DispositionFailed: 2, feed.DispositionHeld: 1}, false).
+	judgeLetters("u", "shop/dead", unit.Commands{}, nil, false).want(t, OK, "no dead letter in shop/dead", "")
+	some := map[feed.Disposition]int{feed.DispositionFailed: 2, feed.DispositionHeld: 1}
+	judgeLetters("u", "shop/dead", unit.Commands{}, some, false).
 		want(t, Warn, "3 dead letters in shop/dead: 1 held, 2 failed", "changefeed dlq list")
 }
 
@@ -257,15 +265,15 @@ func TestNamesThatLookAlikeAreFound(t *testing.T) {
 		on("orders", "mailer", "billing"), append(on("orders", "mailer"), on("people", "maler")...),
 		append(on("orders", "mailer"), on("people", "mailer")...), on("orders", "mailer"),
 	} {
-		if got := judgeNames(u); got != nil {
+		if got := judgeNames("docstore:d#leases", u); got != nil {
 			t.Errorf("%v: got %s, want nothing", u, got[0].Line())
 		}
 	}
-	all := judgeNames(on("orders", "billing", "mailer", "maler"))
+	all := judgeNames("docstore:d#leases", on("orders", "billing", "mailer", "maler"))
 	if len(all) != 1 {
 		t.Fatalf("%d findings, want 1", len(all))
 	}
-	all[0].want(t, Warn, "mailer and maler are two units", "changefeed leases --delete")
+	all[0].want(t, Warn, "mailer and maler are two units", "changefeed leases delete docstore:d#leases --name NAME")
 }
 
 func TestDocumentsOfNobodyAreTold(t *testing.T) {

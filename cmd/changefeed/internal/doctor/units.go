@@ -142,19 +142,22 @@ func (p *patient) sort(c items.Container, all []unit.Unit) (units []unit.Unit, f
 	if strays != nil {
 		found = append(found, judgeStrays(c.Name, p.addressOf(c).String(), strays)...)
 	}
-	return units, append(found, judgeNames(units)...)
+	return units, append(found, judgeNames(p.addressOf(c).String(), units)...)
 }
 
 // countLetters counts the dead letters of a unit in a container.
 func (p *patient) countLetters(ctx context.Context, u *unit.Unit, box items.Container, leases place.Address) Finding {
 	const check = "letters"
+	commands := u.Commands
+	commands.Letters = p.addressOf(box).String()
+	see := commands.Complete("see changefeed dlq list")
 	if box.Documents == nil || *box.Documents > mostRead {
-		return unknown(check, nameOf(u), box.Name+" may have too many documents to count", "see changefeed dlq list")
+		return unknown(check, nameOf(u), box.Name+" may have too many documents to count", see)
 	}
 	source := p.At
 	var ok bool
 	if source.Database, source.Container, ok = place.ParseName(u.Container); !ok {
-		return unknown(check, nameOf(u), "the container has an odd name", "see changefeed dlq list")
+		return unknown(check, nameOf(u), "the container has an odd name", see)
 	}
 	q := letters.Query{Name: u.Processor, Source: source.String(), Leases: leases.String()}
 	_, all, err := q.Read(ctx, p.Opener, letters.Place{Address: p.addressOf(box)})
@@ -171,5 +174,5 @@ func (p *patient) countLetters(ctx context.Context, u *unit.Unit, box items.Cont
 		}
 		count[l.Disposition]++
 	}
-	return judgeLetters(nameOf(u), box.Name, count, n > mostLetters)
+	return judgeLetters(nameOf(u), box.Name, commands, count, n > mostLetters)
 }

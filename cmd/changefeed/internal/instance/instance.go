@@ -57,11 +57,11 @@ type Handler interface {
 // New checks the settings. New opens nothing, so that wrong settings cost nothing.
 func New(s Settings) (*Instance, error) {
 	if s.Options.Instance == "" {
-		name, err := os.Hostname()
+		host, err := os.Hostname()
 		if err != nil {
 			return nil, fmt.Errorf("name this instance: %w; want --instance", err)
 		}
-		s.Options.Instance = name
+		s.Options.Instance = fmt.Sprintf("%s-%d", host, os.Getpid()) // the default of the library, for the log too
 	}
 	if err := s.checkLimits(); err != nil {
 		return nil, err

@@ -68,7 +68,8 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		case tt.want != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.want)):
 			t.Errorf("got %v, want %q", err, tt.want)
 		case tt.want == "" && (err != nil || i.leases.String() != "cosmos:shop/leases" ||
-			i.leases.Field != "--leases" || i.Options.Instance == ""):
+			i.leases.Field != "--leases" ||
+			!strings.HasSuffix(i.Options.Instance, fmt.Sprintf("-%d", os.Getpid()))):
 			t.Errorf("got %+v, %v, want an instance with a name and leases beside its source", i, err)
 		}
 	}
@@ -149,7 +150,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	s := settings(orders(t, "1", "2"), io.Discard)
 	s.Create = false
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
-		!strings.HasSuffix(err.Error(), "; --create-leases makes the lease container") {
+		!strings.HasSuffix(err.Error(), ": --create-leases makes the lease container") {
 		t.Errorf("without a lease container: %v", err)
 	}
 	s.Create = true
@@ -164,7 +165,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	s.Options.Start = feed.FromTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(),
 		`--from is 2026-01-02T03:04:05Z, but unit "mailer" began from beginning at `) ||
-		!strings.Contains(err.Error(), "changefeed leases docstore:") {
+		!strings.Contains(err.Error(), "changefeed leases reset docstore:") {
 		t.Errorf("another start: %v", err)
 	}
 	s.Options.Start, s.Options.Mode = feed.Start{}, feed.AllVersionsAndDeletes
@@ -274,7 +275,7 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 	}{
 		{
 			fmt.Errorf("run: %w", feed.ErrModeChanged),
-			`--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`,
+			`--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases delete cosmos:shop/leases --name mailer`,
 		},
 		{
 			feed.ErrLeasesGone,
@@ -361,7 +362,7 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	}
 	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
-		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too") {
+		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too; there are leases, letters, orders") {
 		t.Errorf("without a container for letters: %v", err)
 	}
 }

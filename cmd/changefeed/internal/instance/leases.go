@@ -23,7 +23,7 @@ func (i *Instance) findLeases(ctx context.Context, opener *place.Opener) (*place
 	case !errors.Is(err, feed.ErrNotFound) && !errors.Is(err, place.ErrNoContainer):
 		return leases, err
 	case !i.Create:
-		return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
+		return nil, place.Advise(err, "--create-leases makes the lease container", i.Leases != "")
 	}
 	return nil, nil
 }
@@ -52,8 +52,8 @@ func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, leases,
 
 // explainRefusal explains why a unit does not fit the flags, and which flags to use instead.
 func (i *Instance) explainRefusal(err error) error {
-	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s "+
-		"--delete %s", i.leases.String(), i.Name)
+	commands := unit.CommandsOf(i.leases, i.Name, nil)
+	anew := commands.Complete("to begin anew, take another --name, or first delete its leases: changefeed leases delete")
 	wrong, ok := errors.AsType[*feed.StartError](err)
 	switch {
 	case ok && len(wrong.Leases) > 0:
@@ -62,8 +62,9 @@ func (i *Instance) explainRefusal(err error) error {
 			i.Name, strings.Join(wrong.Leases, ", "))
 	case ok:
 		return usage.Error{Err: fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give "+
-			"it as it was, to go on where it is; to continue elsewhere: changefeed leases reset %s --name %s --to START; %s",
-			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), i.leases.String(), i.Name, anew)}
+			"it as it was, to go on where it is; to continue elsewhere: %s; %s",
+			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339),
+			commands.Complete("changefeed leases reset --to START"), anew)}
 	case errors.Is(err, feed.ErrLeasesGone):
 		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is "+
 			"missing and --from where the unit is to begin (beginning, a time, or now to pass over what was "+
@@ -78,14 +79,13 @@ func (i *Instance) explainRefusal(err error) error {
 		return usage.Error{Err: fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s",
 			&arg.Mode{Value: i.Options.Mode}, i.Name, anew)}
 	case errors.Is(err, leasedoc.ErrSecondSet):
-		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed "+
-			"leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
-			i.Name, i.leases.String())
+		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: %s", i.Name,
+			unit.CommandsOf(i.leases, "BEGINNING", nil).Complete("changefeed leases shows both, and changefeed leases "+
+				"delete removes that whose ids have this beginning, up to the dot"))
 	case errors.Is(err, feed.ErrForeignLease):
 		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, "+
-			"then run with another --name and --from the time of the oldest change that is pending there, which "+
-			"changefeed leases %s shows",
-			i.Name, i.leases.String())
+			"then run with another --name and --from the time of the oldest change that is pending there, which %s shows",
+			i.Name, commands.Complete("changefeed leases"))
 	}
 	return err
 }

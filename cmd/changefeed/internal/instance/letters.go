@@ -64,7 +64,7 @@ func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitore
 	c, err := opener.Open(ctx, at)
 	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
 		if !i.Create {
-			return nil, fmt.Errorf("%w; --create-leases makes the container for dead letters, too", err)
+			return nil, place.Advise(err, "--create-leases makes the container for dead letters, too", true)
 		}
 		c, err = opener.Create(ctx, at, docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}})
 	}

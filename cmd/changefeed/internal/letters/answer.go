@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/deadletters"
 )
 
@@ -130,6 +131,8 @@ func areHeld(n int) string {
 // A Report writes answers as they come: for people a line each and a summary at the end, for programs an object per
 // line.
 type Report struct {
+	Commands unit.Commands // about the unit
+
 	to       *report.Report
 	rows     *report.Rows
 	done     string // word for the result: handled or released
@@ -204,8 +207,8 @@ func (r *Report) summary() error {
 	if err == nil && r.all == 0 && r.thing == "letter" {
 		_,
 			err = fmt.Fprintln(r.to.Out,
-			"there is no letter to retry; what is held behind a letter that was dropped needs changefeed dlq release "+
-				"--key KEY")
+			r.Commands.Complete("there is no letter to retry; what is held behind a letter that was dropped needs "+
+				"changefeed dlq release --key KEY"))
 	}
 	if err == nil && n[isUnasked] > 0 {
 		_,

@@ -200,7 +200,7 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 			return 0, err
 		}
 		all := q.orUnknown(ctx, o, at, q.filterMeant(boxes.Letters(ctx, q.Key)))
-		return q.dropLetters(ctx, boxes, all, warn, approve)
+		return q.dropLetters(ctx, boxes, all, q.warning(at, warn), approve)
 	}
 	b, err := deadletters.File(at.File, q.Name)
 	if errors.Is(err, deadletters.ErrInUse) {
@@ -213,13 +213,14 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 	if torn := b.Torn(); torn > 0 {
 		warn(fmt.Sprintf("the last line of %s was cut off, %d bytes: a crash had interrupted it", at.File, torn))
 	}
-	return q.dropLetters(ctx, b, q.orUnknown(ctx, o, at, q.filterMeant(b.Letters(ctx, q.Key))), warn, approve)
+	all := q.orUnknown(ctx, o, at, q.filterMeant(b.Letters(ctx, q.Key)))
+	return q.dropLetters(ctx, b, all, q.warning(at, warn), approve)
 }
 
 // dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way,
 // the remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
 // more. If the failed letter of a held key is removed, no retry reaches the held ones. drop calls warn about both.
-func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(text string),
+func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn warning,
 	approve func(letters int) (bool, error),
 ) (int, error) {
 	doomed, err := q.gatherNamed(letters)
@@ -240,31 +241,56 @@ func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn func(te
 }
 
 // warnOfKeys warns of the keys of which held letters were removed.
-func warnOfKeys(removed []feed.DeadLetter, warn func(text string)) {
-	var keys []string
-	seen := map[feed.PartitionKey]bool{}
+func warnOfKeys(removed []feed.DeadLetter, warn warning) {
+	var keys []feed.PartitionKey
 	for _, l := range removed {
-		if key := l.Change.PartitionKey; l.Disposition == feed.DispositionHeld && !seen[key] {
-			keys, seen[key] = append(keys, string(key)), true
+		if key := l.Change.PartitionKey; l.Disposition == feed.DispositionHeld && !slices.Contains(keys, key) {
+			keys = append(keys, key)
 		}
 	}
 	switch len(keys) {
 	case 0:
 	case 1:
-		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key KEY", keys[0]))
+		warn(fmt.Sprintf("a letter of %s was held: the key stays held until ", keys[0]), keys[0])
 	default:
 		const most = 3 // there may be a thousand
-		named := strings.Join(keys[:min(most, len(keys))], " ")
+		named := fmt.Sprint(keys[:min(most, len(keys))])
+		named = named[1 : len(named)-1] // without the brackets of a slice
 		if len(keys) > most {
 			named += " " + terminal.Ellipsis
 		}
-		warn(fmt.Sprintf("letters of %d keys were held, %s: each key stays held until changefeed dlq release --key KEY",
-			len(keys), named))
+		warn(fmt.Sprintf("letters of %d keys were held, %s: each key stays held until ", len(keys), named), "")
 	}
 }
 
+// warning writes a text that ends with the command that releases a key; an empty key is any.
+type warning func(text string, key feed.PartitionKey)
+
+// warning returns the warning about letters in a place.
+func (q Query) warning(at Place, warn func(text string)) warning {
+	commands := q.commands(at)
+	return func(text string, key feed.PartitionKey) {
+		var keys []string
+		if key != "" {
+			keys = append(keys, string(key))
+		}
+		warn(text + commands.Complete("changefeed dlq release --key KEY", keys...))
+	}
+}
+
+// commands returns the commands about the unit whose letters are in a place.
+func (q Query) commands(at Place) unit.Commands {
+	c := unit.Commands{Name: q.Name, Source: q.Source, Leases: q.Leases, Letters: at.File}
+	if at.File == "" {
+		c.Letters = at.Address.String()
+		c.Leases = cmp.Or(c.Leases, at.Address.Beside(unit.DefaultContainer).String())
+	}
+	c.Leases = cmp.Or(c.Leases, unit.UnknownLeases)
+	return c
+}
+
 // warnOfHeld warns of each key whose held letters are left, while its failed letters were removed.
-func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn func(text string)) {
+func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn warning) {
 	var seen []feed.PartitionKey
 	for _, l := range removed {
 		key := l.Change.PartitionKey
@@ -288,8 +314,8 @@ func warnOfHeld(ctx context.Context, b box, removed []feed.DeadLetter, warn func
 			if held == 1 {
 				were, them = "was", "it"
 			}
-			warn(fmt.Sprintf("%s of %s %s held behind what is dropped, and no retry reaches %s: the key stays held until "+
-				"changefeed dlq release --key KEY", terminal.Count(held, "letter"), key, were, them))
+			warn(fmt.Sprintf("%s of %s %s held behind what is dropped, and no retry reaches %s: the key stays held until ",
+				terminal.Count(held, "letter"), key, were, them), key)
 		}
 	}
 }

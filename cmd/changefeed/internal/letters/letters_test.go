@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
@@ -145,24 +146,32 @@ func TestAllLettersThatAreNamedAreDroppedOrNone(t *testing.T) {
 	}
 }
 
+// A container for letters is known by its partition key path, which has one value everywhere.
+func TestAContainerForLettersIsKnownByItsKey(t *testing.T) {
+	if unit.LettersPath != deadletters.KeyPath {
+		t.Errorf("the path of letters is %s for commands, and %s", unit.LettersPath, deadletters.KeyPath)
+	}
+}
+
 // Without its failed letter no retry reaches the held letters of a key.
 func TestADropThatStrandsHeldLettersWarns(t *testing.T) {
-	const stays = "the key stays held until changefeed dlq release --key KEY"
+	const release = "changefeed dlq release FILE --name mailer --leases ADDRESS_OF_LEASES --key "
+	const stays = "the key stays held until " + release
 	for _, tt := range []struct {
 		ids  []string
 		want string
 	}{
-		{[]string{"12.0"}, `2 letters of ["London"] were held behind what is dropped, and no retry reaches them: ` + stays},
-		{[]string{"13.0"}, `a letter of ["London"] was held: ` + stays},
+		{[]string{"12.0"}, `2 letters of ["London"] were held behind what is dropped, and no retry reaches them: ` + stays + `'["London"]'`},
+		{[]string{"13.0"}, `a letter of ["London"] was held: ` + stays + `'["London"]'`},
 		{[]string{"16.0"}, ""},
 		{
 			[]string{"13.0", "14.0", "15.0"},
-			`letters of 2 keys were held, ["London"] ["Oslo"]: each key stays held until changefeed dlq release --key KEY`,
+			`letters of 2 keys were held, ["London"] ["Oslo"]: each key stays held until ` + release + "KEY",
 		},
 		{
 			[]string{"12.0", "16.0", "17.0"},
 			`2 letters of ["London"] were held behind what is dropped, and no retry reaches them: ` + stays +
-				`; 1 letter of ["Rome"] was held behind what is dropped, and no retry reaches it: ` + stays,
+				`'["London"]'; 1 letter of ["Rome"] was held behind what is dropped, and no retry reaches it: ` + stays + `'["Rome"]'`,
 		},
 	} {
 		at := Place{File: filepath.Join(t.TempDir(), "letters.ndjson")}
@@ -186,8 +195,9 @@ func TestADropThatStrandsHeldLettersWarns(t *testing.T) {
 		var warned []string
 		q := Query{Name: "mailer", IDs: tt.ids}
 		n, err := q.Drop(t.Context(), nil, at, func(text string) { warned = append(warned, text) }, surely)
-		if n != len(tt.ids) || err != nil || strings.Join(warned, "; ") != tt.want {
-			t.Errorf("drop of %v: %d dropped, %v, warned %q, want %q", tt.ids, n, err, warned, tt.want)
+		said := strings.ReplaceAll(strings.Join(warned, "; "), at.File, "FILE")
+		if n != len(tt.ids) || err != nil || said != tt.want {
+			t.Errorf("drop of %v: %d dropped, %v, warned %q, want %q", tt.ids, n, err, said, tt.want)
 		}
 	}
 }

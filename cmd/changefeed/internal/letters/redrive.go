@@ -53,6 +53,13 @@ type Redrive struct {
 	Opener  *place.Opener
 }
 
+// Commands returns the commands about the unit.
+func (r *Redrive) Commands() unit.Commands {
+	c := r.commands(r.Letters)
+	c.Leases = r.Leases.String()
+	return c
+}
+
 // maxUnserved is how many letters or keys of the same lease in a row may remain unserved before the other letters of
 // that lease are skipped.
 const maxUnserved = 3
@@ -141,7 +148,8 @@ func (r *Redrive) failedLetters(ctx context.Context) ([]feed.DeadLetter, error) 
 	if i := slices.IndexFunc(asked, isHeld); i >= 0 && len(r.IDs) > 0 {
 		return nil,
 			usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of "+
-				"that, or changefeed dlq release to go on without it", asked[i].ID, asked[i].Change.PartitionKey)}
+				"that, or %s to go on without it", asked[i].ID, asked[i].Change.PartitionKey,
+				r.Commands().Complete("changefeed dlq release --key KEY", string(asked[i].Change.PartitionKey)))}
 	}
 	return slices.DeleteFunc(asked, isHeld), nil
 }

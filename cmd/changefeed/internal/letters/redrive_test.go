@@ -340,7 +340,7 @@ func TestARetryThatIsInterruptedEnds(t *testing.T) {
 func TestAHeldLetterIsNotRetriedByItself(t *testing.T) {
 	r := Redrive{Query: Query{Name: "mailer", IDs: []string{"13.0"}}, Letters: filed(t)}
 	if _, err := r.failedLetters(t.Context()); !errors.As(err, new(usage.Error)) ||
-		!strings.Contains(err.Error(), "changefeed dlq release to go on without it") {
+		!strings.Contains(err.Error(), "--key '[\"London\"]' to go on without it") {
 		t.Errorf("got %v", err)
 	}
 	r.IDs = []string{"12.0"}

@@ -4,6 +4,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -20,6 +21,7 @@ type Address struct {
 	Container string
 	Field     string // the flag of the address; empty for --db and --container
 	Given     string // the text as written
+	Guessed   bool   // Container is a default of a command about leases, and not what the user wrote
 }
 
 // AddressForms are the forms of an address, for the help and for errors.
@@ -101,7 +103,7 @@ func (a Address) Name() string {
 // Beside returns the address of another container of the same database.
 func (a Address) Beside(container string) Address {
 	a.Container = container
-	a.Given = container + " beside " + a.Given
+	a.Given, a.Guessed = container+" beside "+a.Given, false
 	return a
 }
 
@@ -126,8 +128,9 @@ func (a Address) quoteStore() string {
 
 // Quote returns the beginning of an error about the address: the field and the text of the address.
 func (a Address) Quote() string {
-	if a.Field == "" {
-		return "--container is " + a.Name()
+	field := cmp.Or(a.Field, "--container")
+	if a.Guessed {
+		field = "the lease container"
 	}
-	return a.Field + " is " + a.Given
+	return field + " is " + cmp.Or(a.Given, a.Name())
 }

@@ -28,6 +28,11 @@ func Hint(err error) string {
 	return ""
 }
 
+// SpeaksHTTPS reports whether an error is the answer of net/http to a client without encryption.
+func SpeaksHTTPS(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "HTTP request to an HTTPS server")
+}
+
 // hints are in order of certainty: the first that matches is shown.
 var hints = []struct {
 	is   func(error) bool
@@ -44,8 +49,7 @@ var hints = []struct {
 		"the server speaks http: want an address that begins with http://",
 	},
 	{
-		// the answer of net/http
-		func(err error) bool { return strings.Contains(err.Error(), "HTTP request to an HTTPS server") },
+		SpeaksHTTPS,
 		"the server speaks https: want an address that begins with https://",
 	},
 	{

@@ -64,14 +64,56 @@ var ErrNoDatabase = errors.New("there is no such database")
 
 // absent returns the error for a missing name, with the existing names.
 func absent(at Address, what error, where string, names []string) error {
-	want := where + " has none"
-	if n := len(names); n > 0 {
-		want = "want one of " + strings.Join(names[:min(n, mostNames)], ", ")
-		if n > mostNames {
-			want += fmt.Sprintf(" and %d more", n-mostNames)
-		}
+	return &absentError{at, what, where, names}
+}
+
+// absentError is the error for a missing name.
+type absentError struct {
+	at    Address
+	what  error
+	where string // the names are from
+	names []string
+}
+
+// Error implements error.
+func (e *absentError) Error() string {
+	want := e.where + " has none"
+	if len(e.names) > 0 {
+		want = "want one of " + e.list()
 	}
-	return fmt.Errorf("%s: %w: %s", at.Quote(), what, want)
+	return fmt.Sprintf("%s: %v: %s", e.at.Quote(), e.what, want)
+}
+
+// Unwrap returns what is missing.
+func (e *absentError) Unwrap() error { return e.what }
+
+// list returns the names that exist, but not too many.
+func (e *absentError) list() string {
+	text := strings.Join(e.names[:min(len(e.names), mostNames)], ", ")
+	if more := len(e.names) - mostNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// IsGuessMissing reports whether an error means that the lease container does not exist whose name the command has
+// guessed.
+func IsGuessMissing(err error) bool {
+	e, ok := errors.AsType[*absentError](err)
+	return ok && errors.Is(e.what, ErrNoContainer) && e.at.Guessed
+}
+
+// Advise returns the error of a missing container with an advice first: the containers that exist are for other
+// documents. They are named if the user has named a container, and so may have mistyped one of them.
+func Advise(err error, advice string, isNamed bool) error {
+	e, ok := errors.AsType[*absentError](err)
+	if !ok || !errors.Is(e.what, ErrNoContainer) {
+		return fmt.Errorf("%w; %s", err, advice)
+	}
+	if isNamed && len(e.names) > 0 {
+		advice += "; there are " + e.list()
+	}
+	return fmt.Errorf("%s: %w: %s", e.at.Quote(), e.what, advice)
 }
 
 // NoDatabase returns the error for an address whose database does not exist, with the names of those that do.

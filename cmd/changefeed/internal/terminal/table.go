@@ -105,14 +105,28 @@ func shortenLines(text string, room, n int) (short string, cut bool) {
 	return strings.Join(append(lines[:n-1:n-1], Shorten(rest, room)), "\n"), true
 }
 
-// Columns lays rows out as [Table] does, for rows without notes: the last column is like the others.
+// Columns lays rows out as [Table] does, for rows without notes: the last column is like the others. A cell may be a
+// part of a document here: one that would fill more than two lines ends with an ellipsis.
 func Columns(rows [][]string, room int) string {
 	rows = harmlessRows(rows)
 	widths := columnWidths(rows)
 	if Fits(rows, room) {
 		return layOut(rows, widths, []int{len(widths)})
 	}
-	return layOut(rows, widths, divide(widths, room))
+	isCut, longest := false, (maxLines-1)*room-lineIndent
+	for i, row := range rows {
+		for j, cell := range row {
+			if Width(cell) > longest {
+				rows[i][j], isCut = Shorten(cell, longest), true
+			}
+		}
+		rows[i] = append(row, "") // without a note
+	}
+	text := Table(rows, room)
+	if isCut {
+		text += Wrap("no room for ends of values: see -o json", 0, room, rowIndent) + "\n"
+	}
+	return text
 }
 
 // Fits reports whether each row fits in a line of at most room cells; 0 is no limit.

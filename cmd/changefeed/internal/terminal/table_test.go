@@ -80,6 +80,14 @@ func TestNoCellControlsATerminal(t *testing.T) {
 	}
 }
 
+func TestALongValueIsCut(t *testing.T) {
+	rows := [][]string{{"id", "text"}, {"1", strings.Repeat("x", 500)}}
+	got := Columns(rows, 40)
+	if strings.Count(got, "x") != 76 || !strings.Contains(got, "x…\nno room for ends of values: see -o json\n") {
+		t.Errorf("a value of 500 letters at 40 columns is\n%s", got)
+	}
+}
+
 func TestEmptyColumnsAreShown(t *testing.T) {
 	if got := OrDash("") + OrDash("one"); got != "-one" {
 		t.Errorf("got %q", got)

@@ -83,7 +83,7 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return Unit{}, usage.Missing{Err: usage.Flag("delete", name, "the name of a unit that has leases here: "+
+		return Unit{}, usage.Missing{Err: usage.Flag("name", name, "the name of a unit that has leases here: "+
 			cmp.Or(strings.Join(known, ", "), "there is none"))}
 	}
 	var prefixes []string
@@ -91,7 +91,7 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 		prefixes = append(prefixes, u.store.Prefix())
 	}
 	return Unit{},
-		usage.Flag("delete", name,
+		usage.Flag("name", name,
 			"one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
 }
 

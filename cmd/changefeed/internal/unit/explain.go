@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"github.com/millrace/changefeed/admin"
@@ -34,30 +33,23 @@ var ExplanationKind = report.Kind{
 	Name: "explanation", About: "What is known of a lease, and what to do next: leases explain.", Of: Explanation{},
 }
 
-// recommended is a command in the advice of package admin, which knows no address.
-var recommended = regexp.MustCompile(`changefeed leases (resume|reset|skip|gc|explain)\b`)
-
-// Whereabouts say where a unit is.
-type Whereabouts struct {
-	Container string // name of the monitored container
-	Leases    string // address of the lease container
-	Source    string // address of the monitored container, if the user has given it
-}
-
 // Explanations returns explanations of a unit as lines: all, or that of the lease with a token or range. An unknown
-// token is an error that names the others. The recommended commands are those for the unit.
-func Explanations(processor string, at Whereabouts, all []admin.Explanation, token string) (lines []Explanation,
+// token is an error that names the others. The recommended commands are completed.
+func Explanations(container string, commands Commands, all []admin.Explanation, token string) (lines []Explanation,
 	err error,
 ) {
-	unit := terminal.ShellWord(at.Leases) + " --name " + terminal.ShellWord(processor)
-	if at.Source != "" { // several units may have the name
-		unit += " --source " + terminal.ShellWord(at.Source)
-	}
 	var names []string
 	for _, x := range all {
-		line := Explanation{whose: whose{processor, at.Container}, State: string(x.State), Facts: x.Facts}
+		line := Explanation{whose: whose{commands.Name, container}, State: string(x.State)}
+		var held []string
+		if x.Lease != nil {
+			held = x.Lease.Held
+		}
+		for _, fact := range x.Facts {
+			line.Facts = append(line.Facts, commands.Complete(fact, held...))
+		}
 		for _, step := range x.Next {
-			line.Next = append(line.Next, recommended.ReplaceAllString(step, "$0 "+strings.ReplaceAll(unit, "$", "$$")))
+			line.Next = append(line.Next, commands.Complete(step, held...))
 		}
 		name := x.Range.String()
 		if !x.Range.Empty() {

@@ -21,7 +21,7 @@ func (o office) explain(t *testing.T, token string) ([]Explanation, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Explanations("mailer", Whereabouts{Container: "orders", Leases: "docstore:my data#leases"}, all, token)
+	return Explanations("orders", Commands{Leases: "docstore:my data#leases", Name: "mailer"}, all, token)
 }
 
 // wantAll checks that the sentences of the only explanation contain texts.
@@ -78,7 +78,7 @@ func TestALeaseIsExplained(t *testing.T) {
 		}
 		all, err = o.explain(t, "")
 		wantAll(t, all, err, "Nobody owns the lease", "ada has paused -FF: INC-4711.",
-			"It was reset at "+at+" by bob: replay.",
+			"It was reset at "+at+", 0s ago, by bob: replay.",
 			"changefeed leases resume")
 	})
 }
@@ -178,8 +178,8 @@ func TestARecommendedCommandCanBePasted(t *testing.T) {
 		},
 	} {
 		x := admin.Explanation{Range: feed.FullRange(), Next: []string{c.advice}}
-		at := Whereabouts{Container: "orders", Leases: "docstore:d#leases", Source: c.source}
-		all, err := Explanations(c.processor, at, []admin.Explanation{x}, "")
+		commands := Commands{Leases: "docstore:d#leases", Name: c.processor, Source: c.source}
+		all, err := Explanations("orders", commands, []admin.Explanation{x}, "")
 		wantAll(t, all, err, c.want)
 	}
 }

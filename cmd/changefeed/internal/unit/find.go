@@ -44,7 +44,8 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 	}
 	if source == nil {
 		return nil, nil, UnknownError{usage.Missing{Err: usage.Flag("name", name,
-			"that of a unit with leases in "+leases.Address.Name()+"; changefeed leases shows the units")}}
+			"that of a unit with leases in "+leases.Address.Name()+"; "+
+				CommandsOf(leases.Address, name, nil).Complete("changefeed leases")+" shows the units")}}
 	}
 	return source, found, nil
 }

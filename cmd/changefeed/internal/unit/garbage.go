@@ -21,7 +21,7 @@ type Removal struct {
 	Token  *string `json:"token" about:"that the record has among those of its kind"`
 	Why    string  `json:"why" about:"why nobody needs it"`
 	Done   bool    `json:"done" about:"false after a dry run, and for what is left"`
-	Left   *string `json:"left" about:"why it is left; null if it was removed, and after a dry run"`
+	Left   *string `json:"left" about:"why it is left; null if it was removed, or would be"`
 }
 
 // ReportedAs implements [report.Value].
@@ -51,6 +51,7 @@ func (g Garbage) List() (all []Removal) {
 	for _, orphan := range g.Orphans {
 		all = append(all, Removal{
 			Record: string(orphan.Kind), ID: orphan.ID, Token: known(orphan.Token), Why: orphan.Why,
+			Left: known(orphan.Left),
 		})
 	}
 	return all

@@ -3,6 +3,7 @@ package unit
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -182,6 +183,10 @@ func WriteRows(rows *report.Rows, units []Unit) error {
 			}
 		}
 		for _, r := range u.Rows {
+			r.Notes = slices.Clone(r.Notes)
+			for i, note := range r.Notes {
+				r.Notes[i] = u.Commands.Complete(note, r.HeldKeys...)
+			}
 			if err := rows.Add(r.line()); err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
+	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // If a container is dropped, and made anew, it has another resource id, and its units have other documents. The old
@@ -24,6 +25,7 @@ type Orphan struct {
 	ID    string
 	Token string
 	Why   string
+	Left  string // why it cannot be removed yet; empty if it can
 
 	doc feed.Change
 }
@@ -31,9 +33,10 @@ type Orphan struct {
 // orphanAge is how long no document of a container that does not exist may have been written.
 const orphanAge = 10 * time.Minute
 
-// Orphans returns the documents of the units with a name whose containers do not exist any more. among are the
-// containers of the same store or, in an account, of the same database. That a container of another account or database
-// does not exist cannot be known here, so its leases are no orphans.
+// Orphans returns the documents of the units with a name whose containers do not exist any more, also those that cannot
+// be removed yet, because one of the same unit was written lately. among are the containers of the same store or, in an
+// account, of the same database. That a container of another account or database does not exist cannot be known here,
+// so its leases are no orphans.
 func Orphans(ctx context.Context, leases *place.Container, among []*place.Container, name string) (found []Orphan,
 	err error,
 ) {
@@ -53,14 +56,16 @@ func Orphans(ctx context.Context, leases *place.Container, among []*place.Contai
 	if err != nil {
 		return nil, err
 	}
-	recent := map[string]bool{}
+	last := map[string]time.Time{} // write of a document, by the prefix
 	for _, doc := range documents {
 		prefix, ok := known.orphaned(doc.ID)
 		if !ok {
 			continue
 		}
 		quiet := now.Sub(doc.Time)
-		recent[prefix] = recent[prefix] || quiet <= orphanAge
+		if doc.Time.After(last[prefix]) {
+			last[prefix] = doc.Time
+		}
 		kind, token, _ := leasedoc.KindOf(prefix, doc.ID)
 		found = append(found, Orphan{
 			Kind: kind, ID: doc.ID, Token: token, doc: doc,
@@ -68,10 +73,13 @@ func Orphans(ctx context.Context, leases *place.Container, among []*place.Contai
 				quiet.Round(time.Second)),
 		})
 	}
-	found = slices.DeleteFunc(found, func(o Orphan) bool {
-		prefix, _ := known.orphaned(o.ID)
-		return recent[prefix]
-	})
+	for i := range found {
+		prefix, _ := known.orphaned(found[i].ID)
+		if quiet := now.Sub(last[prefix]); quiet <= orphanAge {
+			found[i].Left = fmt.Sprintf("its container does not exist any more; its unit was last written %s ago: it can be "+
+				"removed at %s", sentence.Duration(quiet), sentence.Clock(last[prefix].Add(orphanAge), now))
+		}
+	}
 	slices.SortFunc(found, func(a, b Orphan) int { return strings.Compare(a.ID, b.ID) })
 	return found, nil
 }
@@ -143,6 +151,9 @@ func isContainerOf(rid, database string) bool {
 
 // Remove removes an orphan, if nobody has written it since. left says why it is left.
 func (o Orphan) Remove(ctx context.Context, leases *place.Container) (left string, err error) {
+	if o.Left != "" {
+		return o.Left, nil
+	}
 	err = leases.Commit(ctx, o.doc.PartitionKey, []feed.Write{{Op: feed.WriteDelete, ID: o.ID, IfMatch: o.doc.ETag}})
 	switch {
 	case errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):

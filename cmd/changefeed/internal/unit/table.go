@@ -3,11 +3,13 @@ package unit
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/sentence"
 )
@@ -48,7 +50,7 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 		switch {
 		case u.Processor == "":
 			rows = append(rows, []string{r.ID, terminal.OrDash(r.Owner), strings.Join(r.Notes, "; ")})
-		case r.Kind != KindInstance:
+		case r.Kind != KindInstance && !r.isOver():
 			rows = append(rows, cells(r))
 		}
 	}
@@ -58,8 +60,30 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	if u.Processor == "" {
 		spare = nil
 	}
-	_, err := io.WriteString(w, terminal.Table(rows, at.Room(), spare...))
+	_, err := io.WriteString(w, terminal.Table(rows, at.Room(), spare...)+u.recommendations())
 	return err
+}
+
+// isOver reports whether the row is a request that nobody serves any more. The store removes it in minutes, and it
+// tells an operator nothing about the unit.
+func (r Row) isOver() bool {
+	return r.Kind == KindRequest && r.State != string(admin.RequestAsked)
+}
+
+// recommendations returns the commands that the notes name, a line each: a note may be cut or broken, and a command
+// that is pasted may not.
+func (u *Unit) recommendations() string {
+	var all []string
+	for _, r := range u.Rows {
+		all = append(all, u.Commands.Recommended(strings.Join(r.Notes, "; "), r.HeldKeys...)...)
+	}
+	var text strings.Builder
+	for i, command := range all {
+		if !slices.Contains(all[:i], command) {
+			text.WriteString("  " + command + "\n")
+		}
+	}
+	return text.String()
 }
 
 // heading returns the first line of a table: the unit and the sums.
@@ -101,6 +125,9 @@ func (s Sum) Behind() string {
 		waited := time.Duration(s.Waited * float64(time.Second))
 		return fmt.Sprintf("%s%s behind%s, the oldest %s", mark(s.Exact, s.Shared),
 			terminal.Count(s.Lag, "change"), more, sentence.Waited(waited, s.Timed))
+	}
+	if s.Held > 0 {
+		return "nothing behind but the changes of " + terminal.Count(s.Held, "held key") + ", in dead letters"
 	}
 	return "nothing behind"
 }

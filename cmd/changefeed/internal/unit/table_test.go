@@ -68,6 +68,8 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 	known, unknown := Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0), Exact: true}, Row{Kind: KindLease}
 	behind, replaced := known, unknown
 	behind.Lag, behind.Waited, replaced.record.State = new(int64(7)), new(3.0), feed.StateRetired
+	held := known
+	held.Held = 1
 	shared, distance := behind, behind
 	shared.Shared, distance.Exact = true, false
 	runningRow := Row{Kind: KindInstance, Presence: admin.Running}
@@ -83,6 +85,10 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 			"2 leases, 0 instances, 7 changes behind and more that nobody knows, the oldest for 3s",
 		},
 		{[]Row{known, replaced}, "2 leases, 0 instances, nothing behind"},
+		{
+			[]Row{known, held},
+			"2 leases, 0 instances, nothing behind but the changes of 1 held key, in dead letters",
+		},
 		{[]Row{behind, behind}, "2 leases, 0 instances, 14 changes behind, the oldest for 3s"},
 		// the shared one is a count
 		{[]Row{shared, distance}, "2 leases, 0 instances, ~14 changes behind, the oldest for 3s"},

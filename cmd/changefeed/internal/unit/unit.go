@@ -24,6 +24,7 @@ type Unit struct {
 	Container string // the monitored container; empty if it is not in this store
 	Rows      []Row
 	Alike     []string              // names of other units on the container that may be meant for this one
+	Commands  Commands              // that advice names
 	Estimate  changefeed.Estimation // zero if it has failed, and for documents of no unit
 	intended  []string              // names that the user has given on purpose
 	listing   *admin.Listing        // empty for documents of no unit
@@ -121,12 +122,16 @@ func (s *Surveyor) list(ctx context.Context, leases *place.Container, monitored 
 		if err != nil {
 			return nil, err
 		}
+		u.Commands = CommandsOf(r.leases.Address, processor, r.monitored)
 		u.intended, units[name] = s.Intended, u
 	}
 	var all []Unit
 	others := slices.Collect(maps.Values(units))
-	for _, u := range units {
+	for name, u := range units {
 		u.findAlike(others)
+		if slices.ContainsFunc(others, func(o *Unit) bool { return o.Processor == u.Processor && o != u }) {
+			u.Commands.Source = r.addressOf(name[1])
+		}
 		all = append(all, *u)
 	}
 	slices.SortFunc(all, func(a, b Unit) int {
@@ -136,6 +141,12 @@ func (s *Surveyor) list(ctx context.Context, leases *place.Container, monitored 
 		all = append(all, strays)
 	}
 	return all, nil
+}
+
+// addressOf returns the address of a monitored container.
+func (r registry) addressOf(name string) string {
+	i := slices.IndexFunc(r.monitored, func(c *place.Container) bool { return c.Address.Name() == name })
+	return r.monitored[i].Address.String()
 }
 
 // everything returns all documents of a container.
@@ -188,6 +199,7 @@ func (u *Unit) Listing() *admin.Listing {
 type Sum struct {
 	Leases    int
 	Instances int // at work
+	Held      int // partition keys, whose changes wait in dead letters
 	Lag       int64
 	Exact     bool // lag is a count
 	// lag is an upper bound, because leases share a partition; if false and not exact, lag is a distance of LSNs
@@ -204,6 +216,7 @@ func (u *Unit) Sums() Sum {
 		switch r.Kind {
 		case KindLease:
 			s.Leases++
+			s.Held += r.Held
 			s.Known = s.Known && (r.Lag != nil || r.record.State == feed.StateRetired)
 		case KindHole:
 			s.Known = false

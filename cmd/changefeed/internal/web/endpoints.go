@@ -24,12 +24,17 @@ type Endpoints struct {
 // ReportedAs implements [report.Value].
 func (Endpoints) ReportedAs() string { return "server" }
 
+// clientKey returns the key that clients are told.
+func (o *Options) clientKey() string {
+	if len(o.Keys) > 0 {
+		return o.Keys[0]
+	}
+	return cosmosrest.EmulatorKey
+}
+
 // endpoints returns the endpoints of the sites.
 func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err error) {
-	e = Endpoints{Key: cosmosrest.EmulatorKey, Certificate: certificate}
-	if len(o.Keys) > 0 {
-		e.Key = o.Keys[0]
-	}
+	e = Endpoints{Key: o.clientKey(), Certificate: certificate}
 	for _, w := range sites {
 		if w.Dedicated {
 			e.Dedicated = o.clientURL(w.Addr())

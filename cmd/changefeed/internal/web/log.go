@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,6 +22,12 @@ const logPause = time.Second
 
 // Handle implements [slog.Handler].
 func (s *SparseLog) Handle(ctx context.Context, r slog.Record) error {
+	// Who connects and says nothing, as changefeed doctor and probes of a port do, is no faulty client.
+	if strings.HasPrefix(r.Message, "http: TLS handshake error ") && strings.HasSuffix(r.Message, ": EOF") {
+		if r.Level = slog.LevelDebug; !s.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Time.Before(s.next) {

@@ -41,6 +41,7 @@ type Options struct {
 	Audiences []string // of Entra tokens
 	Insecure  bool     // accept the emulator's Entra tokens, which anyone can make
 
+	Faults  bool // clients with the key may order faults: see package faulty
 	Lenient bool
 	Level   string // consistency level that clients are told; empty means Session
 	// changes for which the feed of all versions shows the previous image: all, deletes or none; empty means deletes

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/cosmosrest/faulty"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -122,7 +124,7 @@ func (o *Options) equipSites(sites Sites, db *docstore.DB, options cosmosrest.Op
 		if err != nil {
 			return err
 		}
-		w.Server.Handler = handler
+		w.Server.Handler = o.withFaults(handler)
 		// for example, a client does not trust the certificate
 		w.Server.ErrorLog = slog.NewLogLogger(&SparseLog{Handler: o.Log.Handler()}, slog.LevelInfo)
 		if !o.Plain {
@@ -130,6 +132,14 @@ func (o *Options) equipSites(sites Sites, db *docstore.DB, options cosmosrest.Op
 		}
 	}
 	return nil
+}
+
+// withFaults lets clients order faults, if the user has allowed that.
+func (o *Options) withFaults(handler http.Handler) http.Handler {
+	if !o.Faults {
+		return handler
+	}
+	return faulty.New(handler).Control(o.clientKey())
 }
 
 // setRetention sets the retention of a store, unless the store keeps its present retention: a restart without the flag

@@ -195,6 +195,23 @@ func TestConnectionsLeaveTheStoreItsDescriptors(t *testing.T) {
 	}
 }
 
+// Who connects and ends the connection at once is no faulty client: doctor does that.
+func TestAConnectionWithoutAWordIsNotLogged(t *testing.T) {
+	for level, want := range map[slog.Level]int{slog.LevelInfo: 1, slog.LevelDebug: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			text := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})
+			log := slog.NewLogLogger(&SparseLog{Handler: text}, slog.LevelInfo)
+			log.Print("http: TLS handshake error from 127.0.0.1:1: EOF")
+			time.Sleep(logPause)
+			log.Print("http: TLS handshake error from 127.0.0.1:1: remote error: tls: bad certificate")
+			if got := strings.Count(out.String(), "\n"); got != want {
+				t.Errorf("at %v: %d lines, want %d:\n%s", level, got, want, &out)
+			}
+		})
+	}
+}
+
 func TestManyBadClientsAreFewLinesOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
