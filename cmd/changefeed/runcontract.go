@@ -45,11 +45,8 @@ func (o *runOptions) runContract(
 ) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	settings := program.WorkerOptions{
-		Unit: o.Name, Instance: i.Options.Instance, Manual: o.Options.Manual, Timeout: o.Options.HandlerTimeout,
-		Drain: o.Options.Drain, Grace: o.grace, Expiration: o.Options.Expiration, Stdout: cmd.OutOrStdout(), Log: i.Log,
-		Stop: func() { end(nil) },
-	}
+	settings := o.workerOptions(i.Options.Instance)
+	settings.Stdout, settings.Log, settings.Stop = cmd.OutOrStdout(), i.Log, func() { end(nil) }
 	if o.stdio {
 		return runForParent(ctx, i, settings)
 	}
@@ -58,21 +55,37 @@ func (o *runOptions) runContract(
 		return wrongCommand(command, err)
 	}
 	defer worker.Close()
-	return i.Run(ctx, func(*place.Container) (instance.Handler, error) {
+	return inOrder(ctx, i.Run(ctx, func(*place.Container) (instance.Handler, error) {
 		worker.Start(ctx)
 		return worker, nil
-	})
+	}))
+}
+
+// inOrder drops the error of an end for which the program has asked during the start: signals have another cause.
+func inOrder(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// workerOptions returns what the flags say about a program of the contract.
+func (o *runOptions) workerOptions(instance string) program.WorkerOptions {
+	return program.WorkerOptions{
+		Unit: o.Name, Instance: instance, Manual: o.Options.Manual, Timeout: o.Options.HandlerTimeout,
+		Drain: o.Options.Drain, Grace: o.grace, Expiration: o.Options.Expiration,
+	}
 }
 
 // runForParent runs the processor with the parent process as its program, until the parent closes its pipe.
 func runForParent(ctx context.Context, i *instance.Instance, settings program.WorkerOptions) error {
 	var parent *program.Parent
-	err := i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
+	err := inOrder(ctx, i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
 		if parent, err = program.Attach(ctx, os.Stdin, os.Stdout, settings); err != nil {
 			return nil, fmt.Errorf("speak to the parent process: %w", err)
 		}
 		return parent, nil
-	})
+	}))
 	if parent == nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,8 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/trigger/contract"
+	"github.com/millrace/changefeed/trigger/contract/contracttest"
+	"github.com/millrace/changefeed/trigger/program"
+	"github.com/millrace/changefeed/trigger/webhook"
 )
 
 // orders imports three documents and returns the address of their container.
@@ -118,6 +124,57 @@ func TestAProcessorEndsWithItsParent(t *testing.T) {
 	}
 }
 
+// A parent that breaks the contract ends its processor with an error, which says how. One that says stop ends it in
+// order. Both may come while the processor opens its stores.
+func TestWhatAParentSaysFirstEndsTheProcessor(t *testing.T) {
+	for message, want := range map[string]string{
+		`{"type":"handled"}`: `the program has broken the contract: type is "handled": want hello, done`,
+		`{"type":"stop"}`:    "",
+	} {
+		c := startChild(t, importOrders(t))
+		if _, err := io.WriteString(c.out, `{"type":"hello","version":1}`+"\n"+message+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c.in); err != nil {
+			t.Error(err)
+		}
+		if err := c.Wait(); (err == nil) != (want == "") || !strings.Contains(c.said.String(), want) {
+			t.Errorf("after %s the processor ends with %v: %s", message, err, &c.said)
+		}
+	}
+}
+
+// The flags reach the program and the requests.
+func TestFlagsReachTheHandler(t *testing.T) {
+	var o runOptions
+	cmd := &cobra.Command{}
+	o.register(cmd)
+	err := cmd.ParseFlags(strings.Fields("--name mailer --manual --timeout 8s --drain 7s --grace 3s --expiration 6s " +
+		"--post lines --meta"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.workerOptions("one"), (program.WorkerOptions{
+		Unit: "mailer", Instance: "one", Manual: true, Timeout: 8 * time.Second, Drain: 7 * time.Second,
+		Grace: 3 * time.Second, Expiration: 6 * time.Second,
+	}); !reflect.DeepEqual(got, want) {
+		t.Errorf("a program has %+v, want %+v", got, want)
+	}
+	if got, want := o.webhookOptions(), (webhook.Options{
+		Form: webhook.FormLines, Meta: true, Timeout: 8 * time.Second,
+	}); !reflect.DeepEqual(got, want) {
+		t.Errorf("a URL has %+v, want %+v", got, want)
+	}
+}
+
+// A case that does not fit a program is no passed one.
+func TestASkippedCaseIsNotOk(t *testing.T) {
+	c := caseOf(contracttest.Result{Name: "several at once", Skipped: "one batch at once"})
+	if c.Verdict != "skip" || c.Reason == nil || *c.Reason != "one batch at once" {
+		t.Errorf("got %+v", c)
+	}
+}
+
 // A long-lived program sees the end of its pipe when its processor is killed, and dies with it.
 func TestALongLivedProgramDiesWithItsProcessor(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -152,9 +209,13 @@ func TestACommandEndsWithItsStandardInput(t *testing.T) {
 		"run":   {"run", "--source", orders, "--name", "one", "--create-leases", "--", "cat"},
 		"relay": {"relay", "--source", orders, "--name", "two", "--create-leases", "--to", "embedded:nats"},
 	} {
-		cmd := exec.Command("changefeed")
-		cmd.Args = append(cmd.Args, args[0], "--until-stdin-closes")
-		cmd.Args = append(cmd.Args, args[1:]...)
+		args = append([]string{args[0], "--until-stdin-closes"}, args[1:]...)
+		early := exec.Command("changefeed", args...) // its input is empty
+		early.Dir = t.TempDir()
+		if said, err := early.CombinedOutput(); err != nil {
+			t.Errorf("%s, whose parent has gone during the start, ends with %v: %s", name, err, said)
+		}
+		cmd := exec.Command("changefeed", args...)
 		cmd.Dir = t.TempDir()
 		in, err := cmd.StdinPipe()
 		if err != nil {
@@ -163,6 +224,7 @@ func TestACommandEndsWithItsStandardInput(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		_, _ = io.WriteString(in, "not the end\n") // fails only if the command has ended
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		select {

@@ -45,9 +45,14 @@ func (o *runOptions) checkWebhook(cmd *cobra.Command, command []string) error {
 	return nil
 }
 
+// webhookOptions returns what the flags say about the requests to a URL.
+func (o *runOptions) webhookOptions() webhook.Options {
+	return webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: o.Options.HandlerTimeout}
+}
+
 // runWebhook runs the processor with a URL as its handler.
 func (o *runOptions) runWebhook(ctx context.Context, i *instance.Instance, url string) error {
-	options := webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: o.Options.HandlerTimeout}
+	options := o.webhookOptions()
 	if text := os.Getenv(broker.SecretVariable); text != "" {
 		secret, err := webhookpub.ParseSecret(text)
 		if err != nil {

@@ -31,6 +31,9 @@ func untilStdinFlag(cmd *cobra.Command) {
 			_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
 			end(errParentGone)
 		}()
-		return run(cmd, args)
+		if err := run(cmd, args); !errors.Is(err, errParentGone) {
+			return err
+		}
+		return nil // it has ended during its start, as it should
 	}
 }

@@ -84,23 +84,21 @@ func (h *Host) obey(line []byte, m *toHost) error {
 
 // conclude ends a batch as its answer says.
 func (h *Host) conclude(line []byte, m *toHost) error {
-	c := h.take(m.ID)
+	c := h.call(m.ID)
 	if c == nil {
 		return breach(line, "the program has no batch %d: want one answer for each batch", m.ID)
 	}
+	var outcome error
 	switch m.Type {
-	case KindDone:
-		c.answer <- nil
 	case KindReleased:
-		c.answer <- errReleased
-	default:
-		outcome, wrong := m.failure(line, len(c.batch.Changes))
-		if wrong != nil {
-			c.answer <- wrong
-			return wrong
+		outcome = errReleased
+	case KindFailed:
+		var wrong *BreachError
+		if outcome, wrong = m.failure(line, len(c.batch.Changes)); wrong != nil {
+			return wrong // the batch stays in hand, so that it is blamed for the end and not another one
 		}
-		c.answer <- outcome
 	}
+	h.answer(m.ID, outcome)
 	return nil
 }
 

@@ -87,7 +87,7 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 	h.lines = newWriter()
 	h.work.Go(func() {
 		defer close(h.mute)
-		h.lines.run(w, func() { h.fail(ErrEnded) })
+		h.lines.run(w, h.writeFailed)
 	})
 	h.lines.send(encode(hostHello{KindHello, Version, o.Unit, o.Instance, o.Manual}), nil)
 	hello := make(chan toHost, 1)
@@ -106,6 +106,18 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 		h.work.Go(func() { h.watch(silentPeriods * period) })
 	}
 	return h, nil
+}
+
+// writeFailed ends the connection with a program that reads no more. What it has said before may still be in the pipe,
+// so the end waits for that of the pipe, for a short time.
+func (h *Host) writeFailed() {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-h.done:
+	case <-timer.C:
+		h.fail(ErrEnded)
+	}
 }
 
 // silentPeriods is the number of heartbeats that may be missing.
@@ -240,7 +252,7 @@ func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
 		late = timer.C
 	}
 	h.lines.send(encode(message), func() error {
-		if !h.has(id) {
+		if h.call(id) == nil {
 			return feed.ErrStopped // answered meanwhile
 		}
 		return nil
@@ -257,11 +269,11 @@ func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
 	}
 }
 
-// has reports whether the program has a batch.
-func (h *Host) has(id int64) bool {
+// call returns the call of a batch that the program has; nil if it has none of this id.
+func (h *Host) call(id int64) *call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.calls[id] != nil
+	return h.calls[id]
 }
 
 // take ends a call, and returns it; nil if there is none.

@@ -25,7 +25,7 @@ func (w *Worker) supervise(ctx context.Context, stopping <-chan struct{}) {
 		if ctx.Err() != nil || isOver {
 			return
 		}
-		if l.handled {
+		if w.hasHandled(l) {
 			pause = firstPause
 		}
 		w.opts.Log.Warn("the program has ended and is started again", "err", err, "in", pause)
@@ -53,6 +53,13 @@ func (w *Worker) endLife(l *life, err error) (isOver bool) {
 	}
 	close(l.ended)
 	return w.closed
+}
+
+// hasHandled reports whether the program has handled a batch in a life.
+func (w *Worker) hasHandled(l *life) bool {
+	w.lives.Lock()
+	defer w.lives.Unlock()
+	return l.handled
 }
 
 // live runs the program once, and returns why it has ended.
@@ -101,8 +108,21 @@ func (w *Worker) accompany(
 			return host.Err()
 		case err := <-exited:
 			exited <- err
-			return contract.ErrEnded
+			return hearOut(host)
 		}
+	}
+}
+
+// hearOut waits until the host has read what the program said before its end, because these answers count, and returns
+// why the connection has ended. A child process may still have the pipe, so hearOut does not wait for long.
+func hearOut(host *contract.Host) error {
+	timer := time.NewTimer(toldTime)
+	defer timer.Stop()
+	select {
+	case <-host.Done():
+		return host.Err()
+	case <-timer.C:
+		return contract.ErrEnded
 	}
 }
 

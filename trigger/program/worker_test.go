@@ -29,6 +29,12 @@ func TestMain(m *testing.M) {
 		os.Exit(7)
 	case "mute":
 		time.Sleep(time.Minute)
+	case "breaks":
+		repeatMessages(`{"type":"nothing"}`)
+	case "once":
+		answerAndExit()
+	case "listens":
+		repeatMessages(`{"type":"heartbeat"}`)
 	case "closes":
 		os.NewFile(4, "to the host").Close()
 		time.Sleep(time.Minute)
@@ -41,7 +47,11 @@ func TestMain(m *testing.M) {
 			return steered.Handle(context.Background(), b)
 		})
 	}
-	err := contract.Serve(context.Background(), in, out, handler, contract.ProgramOptions{Batches: 8})
+	atOnce := 8
+	if os.Getenv("PROGRAM_TEST") == "single" {
+		atOnce = 1
+	}
+	err := contract.Serve(context.Background(), in, out, handler, contract.ProgramOptions{Batches: atOnce})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -232,8 +242,10 @@ func TestAProgramThatKeepsALostLeaseIsKilled(t *testing.T) {
 	w, log := start(t, "deaf", program.WorkerOptions{Grace: time.Minute, Expiration: 4 * time.Second})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	outcome := make(chan error, 1)
-	go func() { outcome <- w.Handle(ctx, batch("-FF", `{"do":"sleep","seconds":50}`)) }()
-	awaitRunning(t, w, 1)
+	go func() {
+		outcome <- w.Handle(ctx, batch("-FF", `{"do":"print","error":"begun"}`, `{"do":"sleep","seconds":50}`))
+	}()
+	awaitLine(t, log, "begun") // a batch that was not sent would only be dropped
 	began := time.Now()
 	cancel(feed.ErrLeaseLost)
 	if err := <-outcome; !errors.Is(err, feed.ErrLeaseLost) || time.Since(began) > 10*time.Second {
@@ -287,7 +299,9 @@ func TestAKilledWorkerStartsNothing(t *testing.T) {
 	if err := <-outcome; err == nil {
 		t.Error("a batch of a killed program is done")
 	}
-	if err := w.Handle(t.Context(), batch("-FF", `{}`)); !errors.Is(err, feed.ErrStopped) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := w.Handle(ctx, batch("-FF", `{}`)); !errors.Is(err, feed.ErrStopped) {
 		t.Errorf("got %v, want stopped", err)
 	}
 }

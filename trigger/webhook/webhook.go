@@ -223,7 +223,7 @@ func verdict(resp *http.Response, text []byte, n int) error {
 		f.Outage = true
 		return f
 	case status >= 400 && status < 500:
-		return feed.Poison(err)
+		f.Err = feed.Poison(err)
 	case status >= 300 && status < 400:
 		f.Err = fmt.Errorf("%w: redirects are not followed", err)
 	}

@@ -84,11 +84,13 @@ func TestARequestHasTheChangesInItsForm(t *testing.T) {
 		{webhook.Options{}, withoutDelete, "application/json", `[{"id":"1/ü","t":"<&>"},{"id":"3"}]`},
 		{webhook.Options{Meta: true}, orders(), "application/json", "[" + meta1 + "," + meta2 + "," + meta3 + "]"},
 		{
-			webhook.Options{Form: webhook.FormLines, Meta: true}, orders(), "application/x-ndjson",
+			webhook.Options{Form: webhook.FormLines, Meta: true},
+			orders(), "application/x-ndjson",
 			meta1 + "\n" + meta2 + "\n" + meta3 + "\n",
 		},
 		{
-			webhook.Options{Form: webhook.FormCloudEvents, Source: "/shop/orders"}, orders(),
+			webhook.Options{Form: webhook.FormCloudEvents, Source: "/shop/orders"},
+			orders(),
 			"application/cloudevents-batch+json",
 			`[{"specversion":"1.0","id":"5-%5B%22Oslo%22%5D-1%2F%C3%BC","source":"/shop/orders","type":"changefeed.upsert",` +
 				`"subject":"1/ü","time":"1970-01-01T00:16:40Z","partitionkey":"[\"Oslo\"]","sequence":"5",` +
@@ -201,6 +203,10 @@ func TestAnAnswerSaysWhatIsDone(t *testing.T) {
 			want: "failed: webhook: the answer is wrong: index is 3: the batch has 3 changes, in " +
 				"{\"items\":[{\"index\":3}]}",
 		},
+		{
+			name: "an outage without a reason", status: "200", kind: "application/json", body: `{"outage":true}`,
+			want: "done 0, items , outage true, after 0s: the program has failed and says no reason",
+		},
 		{name: "bad request", status: "400", body: "no city", want: `poison: webhook: answer 400 Bad Request: "no city"`},
 		{name: "too large", status: "413", want: "poison: webhook: answer 413 Request Entity Too Large"},
 		{name: "unprocessable", status: "422", want: "poison: webhook: answer 422 Unprocessable Entity"},
@@ -217,6 +223,10 @@ func TestAnAnswerSaysWhatIsDone(t *testing.T) {
 		{
 			name: "down", status: "503", after: "86400",
 			want: "done 0, items , outage true, after 10m0s: webhook: answer 503 Service Unavailable",
+		},
+		{
+			name: "down until a time that is over", status: "503", after: "Mon, 01 Jan 2001 00:00:00 GMT",
+			want: "done 0, items , outage true, after 0s: webhook: answer 503 Service Unavailable",
 		},
 		{name: "defect", status: "500", want: "failed: webhook: answer 500 Internal Server Error"},
 		{
@@ -269,6 +279,70 @@ func describe(err error) string {
 	}
 	return fmt.Sprintf("done %d, items %s, outage %v, after %v: %v", f.Done, strings.Join(items, "; "), f.Outage,
 		f.After, f.Err)
+}
+
+// A pause counts beside poison too: without a limit the batch comes again.
+func TestARetryThatCannotHelpWaitsToo(t *testing.T) {
+	url, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusConflict)
+	})
+	err := handler(t, url, webhook.Options{}).Handle(t.Context(), orders())
+	if f, ok := errors.AsType[*feed.Failure](err); !ok || f.After != 7*time.Second || f.Outage || !feed.IsPoison(err) {
+		t.Errorf("got %#v, want poison after 7s", err)
+	}
+}
+
+// A long list of failed changes counts as a short one does: a part of it would count for nothing, and the batch would
+// be done. A list without an end is a failure.
+func TestALongListOfFailuresCounts(t *testing.T) {
+	const item = `{"index":1,"error":"%s"}`
+	for size, want := range map[int]string{
+		100 << 10: "done 0, items 1: ",
+		17 << 20:  "failed: webhook: read the answer",
+	} {
+		url, _ := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"items":[`+item+`]}`, strings.Repeat("x", size))
+		})
+		err := handler(t, url, webhook.Options{}).Handle(t.Context(), orders())
+		if got := describe(err); !strings.HasPrefix(got, want) {
+			t.Errorf("%d bytes: got %.100s, want %s", size, got, want)
+		}
+	}
+}
+
+// Changes of a transaction have the same LSN: a part of them is not the same batch.
+func TestAPartOfATransactionHasItsOwnID(t *testing.T) {
+	url, requests := receiver(t, accept)
+	h := handler(t, url, webhook.Options{Meta: true})
+	ids := map[string]bool{}
+	for n := range 3 {
+		b := orders()
+		for i := range b.Changes {
+			b.Changes[i].LSN = 5
+		}
+		b.Changes = b.Changes[:n+1]
+		if err := h.Handle(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		ids[(<-requests).Header.Get("Webhook-Id")] = true
+	}
+	if len(ids) != 3 {
+		t.Errorf("three batches have the ids %v", ids)
+	}
+}
+
+// Requests at the same time have a header each.
+func TestTheHeaderOfTheOptionsStaysAsItIs(t *testing.T) {
+	url, _ := receiver(t, accept)
+	header := http.Header{"Authorization": {"Bearer x"}}
+	if err := handler(t, url, webhook.Options{Header: header}).Handle(t.Context(), orders()); err != nil {
+		t.Fatal(err)
+	}
+	if len(header) != 1 {
+		t.Errorf("a request has changed the header of the options: %v", header)
+	}
 }
 
 // A receiver that does not answer in time has failed; one that is not there is an outage; a lost lease ends a request.
