@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// read reads the messages of the program until the connection ends, and then the rest of its output, because a program
-// must not block while it ends.
-func (h *Host) read(r *bufio.Reader, hello chan<- toHost) {
+// readMessages reads the messages of the program until the connection ends, and then the rest of its output, because a
+// program must not block while it ends.
+func (h *Host) readMessages(r *bufio.Reader, hello chan<- toHost) {
 	defer func() { _, _ = io.Copy(io.Discard, r) }() // the connection has ended anyway
 	for wanted := KindHello; ; wanted = "" {
 		line, err := readLine(r)
@@ -18,19 +18,19 @@ func (h *Host) read(r *bufio.Reader, hello chan<- toHost) {
 			if !errors.As(err, new(*BreachError)) {
 				err = ErrEnded
 			}
-			h.fail(err)
+			h.endConnection(err)
 			return
 		}
 		m, err := decodeToHost(line)
 		if err == nil {
 			if m.Type == KindHello || wanted == KindHello {
-				err = h.greet(line, &m, wanted, hello)
+				err = h.checkHello(line, &m, wanted, hello)
 			} else {
-				err = h.obey(line, &m)
+				err = h.obeyMessage(line, &m)
 			}
 		}
 		if err != nil {
-			h.fail(err)
+			h.endConnection(err)
 			return
 		}
 		select {
@@ -40,8 +40,8 @@ func (h *Host) read(r *bufio.Reader, hello chan<- toHost) {
 	}
 }
 
-// greet checks the hello of the program.
-func (h *Host) greet(line []byte, m *toHost, wanted Kind, hello chan<- toHost) error {
+// checkHello checks the hello of the program.
+func (h *Host) checkHello(line []byte, m *toHost, wanted Kind, hello chan<- toHost) error {
 	switch {
 	case wanted != KindHello:
 		return breach(line, "a second hello")
@@ -67,24 +67,24 @@ const (
 	maxHeartbeat = time.Hour
 )
 
-// obey does what a message of the program says.
-func (h *Host) obey(line []byte, m *toHost) error {
+// obeyMessage does what a message of the program says.
+func (h *Host) obeyMessage(line []byte, m *toHost) error {
 	switch m.Type {
 	case KindStop:
 		if h.opts.Stop != nil {
 			h.opts.Stop()
 		}
 	case KindCheckpoint:
-		return h.checkpoint(line, m.ID)
+		return h.confirmBatch(line, m.ID)
 	case KindDone, KindFailed, KindReleased:
-		return h.conclude(line, m)
+		return h.endBatch(line, m)
 	}
 	return nil
 }
 
-// conclude ends a batch as its answer says.
-func (h *Host) conclude(line []byte, m *toHost) error {
-	c := h.call(m.ID)
+// endBatch ends a batch as its answer says.
+func (h *Host) endBatch(line []byte, m *toHost) error {
+	c := h.findCall(m.ID)
 	if c == nil {
 		return breach(line, "the program has no batch %d: want one answer for each batch", m.ID)
 	}
@@ -98,15 +98,15 @@ func (h *Host) conclude(line []byte, m *toHost) error {
 			return wrong // the batch stays in hand, so that it is blamed for the end and not another one
 		}
 	}
-	h.answer(m.ID, outcome)
+	h.answerCall(m.ID, outcome)
 	return nil
 }
 
 // errReleased is the outcome of a batch that was given up.
 var errReleased = errors.New("the program has given the batch up")
 
-// watch reports a program that says nothing for longer than a period.
-func (h *Host) watch(period time.Duration) {
+// watchSilence reports a program that says nothing for longer than a period.
+func (h *Host) watchSilence(period time.Duration) {
 	timer := time.NewTimer(period)
 	defer timer.Stop()
 	isSilent := false

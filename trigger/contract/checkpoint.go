@@ -36,9 +36,9 @@ func (u *unconfirmed) add(id int64, b *feed.Batch) {
 	}
 }
 
-// checkpoint confirms a batch, and tells the program the outcome. The processor knows which batches are confirmed with
-// this one: a batch that has failed is not, even if it came earlier.
-func (h *Host) checkpoint(line []byte, id int64) error {
+// confirmBatch confirms a batch, and tells the program the outcome. The processor knows which batches are confirmed
+// with this one: a batch that has failed is not, even if it came earlier.
+func (h *Host) confirmBatch(line []byte, id int64) error {
 	h.mu.Lock()
 	b, last, lost := h.unsure.batches[id], h.lastID, h.unsure.lost
 	h.mu.Unlock()
@@ -50,10 +50,10 @@ func (h *Host) checkpoint(line []byte, id int64) error {
 		return breach(line, "a checkpoint without --manual: the processor stores positions by itself")
 	case b == nil && id <= lost:
 		answer.Error = fmt.Sprintf("the batch is too old: %d batches came after it", maxUnsure)
-		h.lines.send(encode(answer), nil)
+		h.lines.sendLine(encode(answer), nil)
 		return nil
 	case b == nil: // confirmed already
-		h.lines.send(encode(answer), nil)
+		h.lines.sendLine(encode(answer), nil)
 		return nil
 	}
 	h.work.Go(func() {
@@ -66,7 +66,7 @@ func (h *Host) checkpoint(line []byte, id int64) error {
 			delete(h.unsure.batches, id)
 			h.mu.Unlock()
 		}
-		h.lines.send(encode(answer), nil)
+		h.lines.sendLine(encode(answer), nil)
 	})
 	return nil
 }

@@ -87,23 +87,23 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 	h.lines = newWriter()
 	h.work.Go(func() {
 		defer close(h.mute)
-		h.lines.run(w, h.writeFailed)
+		h.lines.writeLines(w, h.writeFailed)
 	})
-	h.lines.send(encode(hostHello{KindHello, Version, o.Unit, o.Instance, o.Manual}), nil)
+	h.lines.sendLine(encode(hostHello{KindHello, Version, o.Unit, o.Instance, o.Manual}), nil)
 	hello := make(chan toHost, 1)
-	h.work.Go(func() { h.read(bufio.NewReader(r), hello) })
+	h.work.Go(func() { h.readMessages(bufio.NewReader(r), hello) })
 	select {
 	case h.hello = <-hello:
 	case <-h.done:
 		return h, h.Err()
 	case <-ctx.Done():
 		err := fmt.Errorf("wait for the hello of the program: %w", context.Cause(ctx))
-		h.fail(err)
+		h.endConnection(err)
 		return h, err
 	}
 	h.slots = make(chan struct{}, h.hello.Batches)
 	if period := time.Duration(h.hello.Heartbeat * float64(time.Second)); period > 0 {
-		h.work.Go(func() { h.watch(silentPeriods * period) })
+		h.work.Go(func() { h.watchSilence(silentPeriods * period) })
 	}
 	return h, nil
 }
@@ -116,7 +116,7 @@ func (h *Host) writeFailed() {
 	select {
 	case <-h.done:
 	case <-timer.C:
-		h.fail(ErrEnded)
+		h.endConnection(ErrEnded)
 	}
 }
 
@@ -160,14 +160,14 @@ func (h *Host) AwaitWritten(limit time.Duration) {
 }
 
 // Close ends the connection: the program sees the end of its input.
-func (h *Host) Close() { h.fail(ErrClosed) }
+func (h *Host) Close() { h.endConnection(ErrClosed) }
 
 // ErrClosed: the host has closed the connection.
 var ErrClosed = errors.New("the processor has closed the connection")
 
 // Stop tells the program that no further batch comes, and how long the batches in hand may take.
 func (h *Host) Stop(within time.Duration) {
-	h.lines.send(encode(toProgram{Type: KindStop, Seconds: within.Seconds()}), nil)
+	h.lines.sendLine(encode(toProgram{Type: KindStop, Seconds: within.Seconds()}), nil)
 }
 
 // Handle sends a batch to the program and returns the outcome: nil, a [*feed.Failure] or another error. If ctx ends
@@ -183,18 +183,18 @@ func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 			context.Cause(ctx)))
 	}
 	c := &call{b, make(chan error, 1)}
-	id, err := h.begin(c)
+	id, err := h.beginCall(c)
 	if err != nil {
 		return err
 	}
-	line, err := encodeBatch(h.head(id, b), b)
+	line, err := encodeBatch(h.describeBatch(id, b), b)
 	if err != nil {
-		h.take(id)
+		h.takeCall(id)
 		return err
 	}
-	h.lines.send(line, func() error { // a process that was suspended must not begin a batch of a lost lease
+	h.lines.sendLine(line, func() error { // a process that was suspended must not begin a batch of a lost lease
 		if cause := context.Cause(ctx); cause != nil {
-			h.answer(id, Untried(cause))
+			h.answerCall(id, Untried(cause))
 			return cause
 		}
 		return nil
@@ -211,8 +211,8 @@ func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 // attempt, also if the time of the batch is over.
 func Untried(err error) error { return &feed.Failure{Outage: true, Err: err} }
 
-// begin gives a batch its id.
-func (h *Host) begin(c *call) (int64, error) {
+// beginCall gives a batch its id.
+func (h *Host) beginCall(c *call) (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err != nil {
@@ -226,8 +226,8 @@ func (h *Host) begin(c *call) (int64, error) {
 	return h.lastID, nil
 }
 
-// head describes a batch.
-func (h *Host) head(id int64, b *feed.Batch) batchHead {
+// describeBatch describes a batch.
+func (h *Host) describeBatch(id int64, b *feed.Batch) batchHead {
 	head := batchHead{
 		Type: KindBatch, ID: id, Lease: b.LeaseToken, Range: b.Range.String(),
 		Instance: b.Instance, Epoch: b.Epoch, Attempt: b.Attempt, Cut: b.Cut, Redriven: b.Redriven,
@@ -251,8 +251,8 @@ func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
 		defer timer.Stop()
 		late = timer.C
 	}
-	h.lines.send(encode(message), func() error {
-		if h.call(id) == nil {
+	h.lines.sendLine(encode(message), func() error {
+		if h.findCall(id) == nil {
 			return feed.ErrStopped // answered meanwhile
 		}
 		return nil
@@ -264,20 +264,20 @@ func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
 		}
 		return err
 	case <-late:
-		h.fail(fmt.Errorf("%w (lease %s, %s)", ErrNotHeeded, c.batch.LeaseToken, cause))
+		h.endConnection(fmt.Errorf("%w (lease %s, %s)", ErrNotHeeded, c.batch.LeaseToken, cause))
 		return <-c.answer
 	}
 }
 
-// call returns the call of a batch that the program has; nil if it has none of this id.
-func (h *Host) call(id int64) *call {
+// findCall returns the call of a batch that the program has; nil if it has none of this id.
+func (h *Host) findCall(id int64) *call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.calls[id]
 }
 
-// take ends a call, and returns it; nil if there is none.
-func (h *Host) take(id int64) *call {
+// takeCall ends a call, and returns it; nil if there is none.
+func (h *Host) takeCall(id int64) *call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.calls[id]
@@ -285,15 +285,15 @@ func (h *Host) take(id int64) *call {
 	return c
 }
 
-// answer ends a call with an outcome.
-func (h *Host) answer(id int64, outcome error) {
-	if c := h.take(id); c != nil {
+// answerCall ends a call with an outcome.
+func (h *Host) answerCall(id int64, outcome error) {
+	if c := h.takeCall(id); c != nil {
 		c.answer <- outcome
 	}
 }
 
-// fail ends the connection: each batch that the program has has failed.
-func (h *Host) fail(err error) {
+// endConnection ends the connection: each batch that the program has has failed.
+func (h *Host) endConnection(err error) {
 	h.mu.Lock()
 	if h.err != nil {
 		h.mu.Unlock()
@@ -308,9 +308,9 @@ func (h *Host) fail(err error) {
 		c.answer <- err
 	}
 	if wrong, ok := errors.AsType[*BreachError](err); ok {
-		h.lines.send(encode(toProgram{Type: KindError, Error: wrong.Error()}), nil)
+		h.lines.sendLine(encode(toProgram{Type: KindError, Error: wrong.Error()}), nil)
 	}
-	h.lines.end()
+	h.lines.endLines()
 	h.end()
 	if h.opts.Ended != nil {
 		h.opts.Ended()

@@ -49,19 +49,19 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 	}
 	p.lines = newWriter()
 	var writing, calls sync.WaitGroup
-	writing.Go(func() { p.lines.run(struct{ io.Writer }{w}, func() { cancel(ErrHostGone) }) })
+	writing.Go(func() { p.lines.writeLines(struct{ io.Writer }{w}, func() { cancel(ErrHostGone) }) })
 	defer writing.Wait() // the process may exit when all answers are written
-	defer p.lines.end()
-	p.lines.send(encode(toHost{
+	defer p.lines.endLines()
+	p.lines.sendLine(encode(toHost{
 		Type: KindHello, Version: Version, Client: o.Client, Batches: cmp.Or(o.Batches, 1),
 		Heartbeat: o.Heartbeat.Seconds(),
 	}), nil)
 	defer calls.Wait()
 	if o.Heartbeat > 0 {
-		writing.Go(func() { p.beat(o.Heartbeat) })
+		writing.Go(func() { p.sendHeartbeats(o.Heartbeat) })
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- p.read(bufio.NewReader(r), &calls) }() // ends with r
+	go func() { ended <- p.readMessages(bufio.NewReader(r), &calls) }() // ends with r
 	select {
 	case err := <-ended:
 		p.cancelAll(feed.ErrStopped)
@@ -73,14 +73,14 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 	}
 }
 
-// beat sends heartbeats until the connection ends.
-func (p *program) beat(period time.Duration) {
+// sendHeartbeats sends heartbeats until the connection ends.
+func (p *program) sendHeartbeats(period time.Duration) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			p.lines.send(encode(toHost{Type: KindHeartbeat}), nil)
+			p.lines.sendLine(encode(toHost{Type: KindHeartbeat}), nil)
 		case <-p.ctx.Done():
 			return
 		}
@@ -96,8 +96,8 @@ type fromHost struct {
 	Changes []json.RawMessage `json:"changes"`
 }
 
-// read reads the messages of the host until the connection ends.
-func (p *program) read(r *bufio.Reader, calls *sync.WaitGroup) error {
+// readMessages reads the messages of the host until the connection ends.
+func (p *program) readMessages(r *bufio.Reader, calls *sync.WaitGroup) error {
 	isStopping, isGreeted := false, false
 	for {
 		line, err := readWhole(r)
@@ -117,13 +117,13 @@ func (p *program) read(r *bufio.Reader, calls *sync.WaitGroup) error {
 		case KindHello:
 			isGreeted = true
 		case KindBatch:
-			if err := p.begin(&m, calls); err != nil {
+			if err := p.beginBatch(&m, calls); err != nil {
 				return err
 			}
 		case KindCancel:
-			p.cancel(m.ID, m.Cause.errorOf())
+			p.cancelBatch(m.ID, m.Cause.errorOf())
 		case KindCheckpointed:
-			p.confirmed(&m)
+			p.endCheckpoint(&m)
 		case KindStop:
 			isStopping = true
 		case KindError:
@@ -141,8 +141,8 @@ func readWhole(r *bufio.Reader) ([]byte, error) {
 	return line[:len(line)-1], nil
 }
 
-// begin calls the handler for a batch.
-func (p *program) begin(m *fromHost, calls *sync.WaitGroup) error {
+// beginBatch calls the handler for a batch.
+func (p *program) beginBatch(m *fromHost, calls *sync.WaitGroup) error {
 	r, err := feed.ParseRange(m.Range)
 	if err != nil {
 		return fmt.Errorf("read a batch: %w", err)
@@ -161,7 +161,7 @@ func (p *program) begin(m *fromHost, calls *sync.WaitGroup) error {
 		}
 	}
 	if id := m.ID; m.Manual {
-		b.OnCheckpoint(func(ctx context.Context) error { return p.checkpoint(ctx, id) })
+		b.OnCheckpoint(func(ctx context.Context) error { return p.askForCheckpoint(ctx, id) })
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	p.mu.Lock()
@@ -171,14 +171,14 @@ func (p *program) begin(m *fromHost, calls *sync.WaitGroup) error {
 	calls.Go(func() {
 		err := p.handler.Handle(ctx, b)
 		isCanceled := ctx.Err() != nil
-		p.cancel(id, nil)
-		p.lines.send(encode(answerOf(id, err, isCanceled)), nil)
+		p.cancelBatch(id, nil)
+		p.lines.sendLine(encode(answerOf(id, err, isCanceled)), nil)
 	})
 	return nil
 }
 
-// cancel ends the context of a batch, if the handler still has it.
-func (p *program) cancel(id int64, cause error) {
+// cancelBatch ends the context of a batch, if the handler still has it.
+func (p *program) cancelBatch(id int64, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if end := p.cancels[id]; end != nil {
@@ -228,13 +228,13 @@ func answerOf(id int64, err error, isCanceled bool) toHost {
 	return m
 }
 
-// checkpoint asks the host to store the position of a batch, and waits for the outcome.
-func (p *program) checkpoint(ctx context.Context, id int64) error {
+// askForCheckpoint asks the host to store the position of a batch, and waits for the outcome.
+func (p *program) askForCheckpoint(ctx context.Context, id int64) error {
 	outcome := make(chan error, 1)
 	p.mu.Lock()
 	p.confirm[id] = append(p.confirm[id], outcome)
 	p.mu.Unlock()
-	p.lines.send(encode(toHost{Type: KindCheckpoint, ID: id}), nil)
+	p.lines.sendLine(encode(toHost{Type: KindCheckpoint, ID: id}), nil)
 	select {
 	case err := <-outcome:
 		return err
@@ -245,8 +245,8 @@ func (p *program) checkpoint(ctx context.Context, id int64) error {
 	}
 }
 
-// confirmed ends the wait for a checkpoint.
-func (p *program) confirmed(m *fromHost) {
+// endCheckpoint ends the wait for a checkpoint.
+func (p *program) endCheckpoint(m *fromHost) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	waiting := p.confirm[m.ID]

@@ -23,32 +23,32 @@ type queued struct {
 
 func newWriter() *writer { return &writer{more: make(chan struct{}, 1)} }
 
-// send adds a line. The number of lines is limited by the number of batches that the other end accepts.
-func (w *writer) send(line []byte, refuse func() error) {
+// sendLine adds a line. The number of lines is limited by the number of batches that the other end accepts.
+func (w *writer) sendLine(line []byte, refuse func() error) {
 	w.mu.Lock()
 	w.queue = append(w.queue, queued{line, refuse})
 	w.mu.Unlock()
-	w.wake()
+	w.wakeWriter()
 }
 
-// end ends the writer after the lines that were sent.
-func (w *writer) end() {
+// endLines ends the writer after the lines that were sent.
+func (w *writer) endLines() {
 	w.mu.Lock()
 	w.ended = true
 	w.mu.Unlock()
-	w.wake()
+	w.wakeWriter()
 }
 
-// wake tells run that there is something to do.
-func (w *writer) wake() {
+// wakeWriter tells run that there is something to do.
+func (w *writer) wakeWriter() {
 	select {
 	case w.more <- struct{}{}:
 	default:
 	}
 }
 
-// run writes until the end or the first error, of which failed hears, and closes to if it can be closed.
-func (w *writer) run(to io.Writer, failed func()) {
+// writeLines writes until the end or the first error, of which failed hears, and closes to if it can be closed.
+func (w *writer) writeLines(to io.Writer, failed func()) {
 	if c, ok := to.(io.Closer); ok {
 		defer c.Close()
 	}
