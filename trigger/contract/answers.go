@@ -93,7 +93,7 @@ func (h *Host) endBatch(line []byte, m *toHost) error {
 	case KindReleased:
 		outcome = errReleased
 	case KindFailed:
-		var wrong *BreachError
+		var wrong error
 		if outcome, wrong = m.failure(line, len(c.batch.Changes)); wrong != nil {
 			return wrong // the batch stays in hand, so that it is blamed for the end and not another one
 		}

@@ -226,8 +226,8 @@ var jsonNames = map[reflect.Kind]string{
 	reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number",
 }
 
-// failure returns the error of a batch of n changes that a message says.
-func (m *toHost) failure(line []byte, n int) (error, *BreachError) {
+// failure returns the error of a batch of n changes that a message says, or a [*BreachError] if a member is wrong.
+func (m *toHost) failure(line []byte, n int) (outcome, wrong error) {
 	if m.Done < 0 || m.Done > 0 && m.Done >= n {
 		return nil, breach(line, "done is %d, and the batch has %d changes: want fewer, because one has failed", m.Done, n)
 	}

@@ -30,9 +30,5 @@ func ParseOutcome(text []byte, n int) (outcome, wrong error) {
 	if isWhole || saysNothing {
 		return nil, nil
 	}
-	outcome, breached := m.failure(text, n)
-	if breached != nil {
-		return nil, breached
-	}
-	return outcome, nil
+	return m.failure(text, n)
 }
