@@ -55,8 +55,8 @@ func (w *world) start(name string) {
 	i.ctx, i.stop = context.WithCancel(w.ctx)
 	var handler feed.Handler = i
 	endProgram := func() {}
-	if w.rng.IntN(4) == 0 {
-		behind := &program{of: i}
+	if Contract && w.rng.IntN(4) == 0 {
+		behind := &program{of: i, begun: map[string]bool{}}
 		handler, endProgram = behind, behind.end
 	}
 	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), handler, i.opts)
