@@ -99,7 +99,7 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 	case <-ctx.Done():
 		err := fmt.Errorf("wait for the hello of the program: %w", context.Cause(ctx))
 		h.endConnection(err)
-		return h, err
+		return h, h.Err() // the connection may have ended before, and ctx with it
 	}
 	h.slots = make(chan struct{}, h.hello.Batches)
 	if period := time.Duration(h.hello.Heartbeat * float64(time.Second)); period > 0 {

@@ -22,6 +22,13 @@ var errBox = errors.New("letter box: not there")
 // Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf to its
 // context.
 func (i *instance) Handle(ctx context.Context, b *feed.Batch) error {
+	return i.handleBatch(ctx, b, i.world.ledger.endCall)
+}
+
+// handleBatch is Handle; end hears how the call has ended: whether with success, and which changes are done.
+func (i *instance) handleBatch(
+	ctx context.Context, b *feed.Batch, end func(c *call, ok bool, done []feed.Change),
+) error {
 	if i.isDead() { // it has a page in memory, but what it does with that is not in this world
 		return errHandler
 	}
@@ -30,7 +37,7 @@ func (i *instance) Handle(ctx context.Context, b *feed.Batch) error {
 	i.world.inTurn(i, b)
 	ok := false
 	var done []feed.Change
-	defer func() { i.world.ledger.endCall(c, ok, done) }()
+	defer func() { end(c, ok, done) }()
 	i.link.awaitThaw(ctx)
 	i.springAmbush(point{"handle", before}, b.Range)
 	d := i.world.dice()

@@ -56,7 +56,7 @@ func (w *world) start(name string) {
 	var handler feed.Handler = i
 	endProgram := func() {}
 	if Contract && w.rng.IntN(4) == 0 {
-		behind := &program{of: i, begun: map[string]bool{}}
+		behind := &program{of: i, ended: map[string]handled{}}
 		handler, endProgram = behind, behind.end
 	}
 	p, err := changefeed.New(w.sourceOf(i), w.leasesOf(i), handler, i.opts)

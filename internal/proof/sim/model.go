@@ -290,8 +290,8 @@ func (t *tenure) noteReturned(c *call, ok bool) {
 			}
 		}
 	case c.redriven:
-	case cause == nil || errors.Is(cause, feed.ErrHandlerTimeout) || errors.Is(cause, errDied): // else it was cut short
-		t.late = t.late || errors.Is(cause, feed.ErrHandlerTimeout)
+	case cause == nil || errors.Is(cause, feed.ErrHandlerTimeout): // else it was cut short
+		t.late = t.late || cause != nil
 		for _, change := range c.changes {
 			t.calls[versionOf(change)]++
 		}

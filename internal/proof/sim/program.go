@@ -15,16 +15,10 @@ import (
 // promises hold as for the others.
 
 // Contract puts the handler of a quarter of the processes behind the contract. Set it before the first world begins.
-//
-// The checkers follow what handlers receive, and the contract can lose an answer, or hand a batch over late. So a rare
-// seed still breaks a rule about attempts or order that the processor has kept: look at its story first.
 var Contract bool
 
 // maxInProgram is how many batches a program has at once. Fewer than a process has leases and keys, so some wait.
 const maxInProgram = 3
-
-// errDied is the cause with which the other calls of a program end that has died. They count as failures.
-var errDied = errors.New("the program has died")
 
 // program is a handler behind the contract. A panic of the handler ends the program, with all batches in hand, and the
 // next batch begins another one.
@@ -34,7 +28,7 @@ type program struct {
 
 	mu    sync.Mutex
 	life  *programLife
-	begun map[string]bool // batches whose handler was called, by batchNameOf
+	ended map[string]handled // by batchNameOf
 }
 
 // batchNameOf names a batch on both ends of the contract.
@@ -42,16 +36,30 @@ func batchNameOf(b *feed.Batch) string {
 	return fmt.Sprint(b.LeaseToken, b.Epoch, b.Attempt, b.Redriven, b.Changes[0].LSN, b.Changes[0].ID, len(b.Changes))
 }
 
-// note notes whether the handler of a batch was called, and returns what was noted before.
-func (p *program) note(b *feed.Batch, begun bool) (before bool) {
+// handled is how the call of a handler has ended.
+type handled struct {
+	*call
+
+	ok   bool
+	done []feed.Change
+}
+
+// noteEnd notes how the call for a batch has ended. The ledger hears of it when the processor does.
+func (p *program) noteEnd(b *feed.Batch) func(c *call, ok bool, done []feed.Change) {
+	return func(c *call, ok bool, done []feed.Change) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.ended[batchNameOf(b)] = handled{c, ok, done}
+	}
+}
+
+// takeEnd returns how the call for a batch has ended; known is false if the handler was not called.
+func (p *program) takeEnd(b *feed.Batch) (h handled, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := batchNameOf(b)
-	before = p.begun[name]
-	if delete(p.begun, name); begun {
-		p.begun[name] = true
-	}
-	return before
+	h, known = p.ended[batchNameOf(b)]
+	delete(p.ended, batchNameOf(b))
+	return h, known
 }
 
 // programLife is one run of a program.
@@ -72,23 +80,22 @@ func (p *program) begin(ctx context.Context) *programLife {
 	toHost, fromProgram := io.Pipe()
 	life := &programLife{served: make(chan struct{})}
 	p.life = life
-	dying, die := context.WithCancelCause(context.WithoutCancel(ctx))
+	dying, die := context.WithCancel(context.WithoutCancel(ctx))
 	handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) (err error) {
 		defer func() {
 			if reason := recover(); reason != nil {
 				err = fmt.Errorf("the program dies: %v", reason)
 				fromProgram.Close() // the answer does not arrive
-				die(errDied)
+				die()
 			}
 		}()
-		p.note(b, true)
-		return p.of.Handle(ctx, b)
+		return p.of.handleBatch(ctx, b, p.noteEnd(b))
 	})
 	p.lives.Go(func() {
 		_ = contract.Serve(dying, toProgram, fromProgram, handler, contract.ProgramOptions{Batches: maxInProgram})
 		fromProgram.Close()
 		toProgram.Close()
-		die(nil)
+		die()
 		close(life.served)
 	})
 	life.host, life.err = contract.Connect(ctx, toHost, fromHost, contract.HostOptions{Manual: true})
@@ -105,28 +112,29 @@ func (p *program) forget(life *programLife) {
 }
 
 // Handle hands a batch to the program. For the processor a batch counts as received, also if the program was busy or
-// died before it has read the batch.
+// died before it has read the batch; and a batch whose answer was lost has failed.
 func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
-	p.note(b, false)
+	p.takeEnd(b)
 	err := p.handOver(ctx, b)
-	l := p.of.world.ledger
-	switch begun := p.note(b, false); {
-	case err == nil:
-	case begun:
-		l.noteLostAnswer(b)
-	default:
+	l, cause := p.of.world.ledger, context.Cause(ctx)
+	switch h, known := p.takeEnd(b); {
+	case known && err != nil && h.ok:
+		l.judgeBy(ctx, h.call)
+		l.endCall(h.call, false, nil)
+	case known:
+		l.judgeBy(ctx, h.call)
+		l.endCall(h.call, h.ok, h.done)
+	case err != nil && (cause == nil || errors.Is(cause, feed.ErrHandlerTimeout)): // else nothing counts
 		l.endCall(l.handOver(ctx, p.of, b), false, nil)
 	}
 	return err
 }
 
-// noteLostAnswer records that a batch has failed for its processor, whatever its handler has returned.
-func (g *ledger) noteLostAnswer(b *feed.Batch) {
+// judgeBy lets a call be judged by the context of the processor: that of the program ends with the call.
+func (g *ledger) judgeBy(ctx context.Context, c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, c := range b.Changes {
-		g.failed[versionOf(c)] = true
-	}
+	c.ctx = ctx
 }
 
 // handOver hands a batch to the program that runs, or begins one.
