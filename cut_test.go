@@ -170,27 +170,30 @@ func TestACutSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 
 // If an instance stops while a lease of it is cut, the lease is free at once.
 func TestAStopDuringACutFreesTheLease(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		busy := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
-			time.Sleep(8 * time.Second)
-			return nil
+	// The batch ends while the instance still leaves its unit, or when the time for that is over.
+	for _, drain := range []time.Duration{10 * time.Second, 5 * time.Second} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			busy := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+				time.Sleep(8 * time.Second)
+				return nil
+			})
+			a := w.run("a", busy, changefeed.Options{Start: feed.FromBeginning(), Drain: drain})
+			time.Sleep(time.Second)
+			w.fill(5)
+			b := w.run("b", busy, changefeed.Options{MinLeases: 4}) // the worker of a ends when its batch does
+			time.Sleep(time.Second)
+			a.stop(t)
+			lease := w.records(feed.KindLease)[0]
+			if owner := lease.Owner; lease.State != feed.StateSplitting || owner != "" && owner != "b" {
+				t.Errorf("drain %v: the lease is %v and has owner %q", drain, lease.State, owner)
+			}
+			time.Sleep(20 * time.Second)
+			if n := len(w.ranges()); n != 4 || w.owners()["b"] != 4 {
+				t.Errorf("drain %v: %d leases of %v, want 4 of b", drain, n, w.owners())
+			}
+			b.stop(t)
 		})
-		a := w.run("a", busy, changefeed.Options{Start: feed.FromBeginning()})
-		time.Sleep(time.Second)
-		w.fill(5)
-		b := w.run("b", busy, changefeed.Options{MinLeases: 4}) // the worker of a ends when its batch does
-		time.Sleep(5 * time.Second)
-		a.stop(t)
-		lease := w.records(feed.KindLease)[0]
-		if owner := lease.Owner; lease.State != feed.StateSplitting || owner != "" && owner != "b" {
-			t.Errorf("the lease is %v and has owner %q", lease.State, owner)
-		}
-		time.Sleep(20 * time.Second)
-		if n := len(w.ranges()); n != 4 || w.owners()["b"] != 4 {
-			t.Errorf("%d leases of %v, want 4 of b", n, w.owners())
-		}
-		b.stop(t)
-	})
+	}
 }
 
 // A paused lease is cut when the pause is over.
