@@ -47,7 +47,8 @@ type Options struct {
 	// instances counts. If that falls, or partitions are merged, neighbouring leases of a partition are joined again,
 	// down to the number a new unit would have. This begins when there have been too many leases for five times
 	// Expiration, so a restart joins none. None is joined whose owner has OnFailure.HoldKeys, [Needs].NeverJoin or a
-	// source that is no [feed.Sequencer]. While another kind of processor owns a lease, none is cut or joined.
+	// source that is no [feed.Sequencer]. While another kind of processor owns a lease, none is cut or joined, and a
+	// lease that another kind has made, whose name is the id of a partition, is never cut.
 	MinLeases int
 
 	// MaxLeases limits the leases this instance takes; 0 is no limit. Leases that no instance may take are reported as
