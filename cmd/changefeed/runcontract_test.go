@@ -178,27 +178,48 @@ func TestASkippedCaseIsNotOk(t *testing.T) {
 // A long-lived program sees the end of its pipe when its processor is killed, and dies with it.
 func TestALongLivedProgramDiesWithItsProcessor(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux can do that")
+		t.Skip("only on Linux does a process die with its parent")
 	}
 	program := `echo '{"type":"hello","version":1}' >&4; echo begun; exec sleep 60`
 	run := exec.Command("changefeed", "run", "--source", importOrders(t), "--name", "mailer", "--create-leases",
 		"--from", "beginning", "--long-lived", "--", "sh", "-c", program)
-	output, err := run.StdoutPipe()
+	killWhenBegun(t, run)
+}
+
+// The program in a shell on the page about the contract runs as it is written there.
+func TestTheShellProgramOfThePageRuns(t *testing.T) {
+	for _, needed := range []string{"bash", "jq"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skipf("the program needs %s, which is not here", needed)
+		}
+	}
+	page, err := os.ReadFile("../../docs/program.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
+	text := ""
+	for _, block := range shellBlock.FindAllStringSubmatch(string(page), -1) {
+		if strings.HasPrefix(block[1], "#!/bin/bash") {
+			text = block[1]
+		}
 	}
-	said := make([]byte, len("begun\n"))
-	_, err = io.ReadFull(output, said)
-	if kerr := run.Process.Kill(); err != nil || kerr != nil {
-		t.Fatal(err, kerr)
+	dir := t.TempDir()
+	file, orders := filepath.Join(dir, "ids.sh"), "docstore:"+filepath.Join(dir, "data")+"#orders"
+	documents := `{"id":"1","city":"Oslo"}` + "\n" + `{"id":"2"}` + "\n" + `{"id":"3","city":"Rome"}` + "\n"
+	for name, text := range map[string]string{file: text, filepath.Join(dir, "in"): documents} {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 { // ends when the program has
-		t.Errorf("got %q, %v, want the end of the output", rest, err)
+	command(t, "import", filepath.Join(dir, "in"), orders, "--pk", "/id")
+	out, said, err := call(t, "run", "--source", orders, "--name", "ids", "--create-leases", "--once", "--long-lived",
+		"--max-attempts", "1", "--dead-letters", filepath.Join(dir, "letters"), "--", file)
+	ids := strings.Fields(out)
+	slices.Sort(ids)
+	if err != nil || !slices.Equal(slices.Compact(ids), []string{"1", "3"}) ||
+		!strings.Contains(said, "a document has no city") {
+		t.Errorf("the program prints %q and says %s, %v: want 1 and 3, and 2 parked", out, said, err)
 	}
-	_ = run.Wait() // killed, as wanted
 }
 
 // With --until-stdin-closes a command ends in order when its parent has closed the pipe.

@@ -24,6 +24,12 @@ func TestAProgramDiesWithItsProcessor(t *testing.T) {
 	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer",
 		"--create-leases",
 		"--from", "beginning", "--", "sh", "-c", "echo begun; exec sleep 60")
+	killWhenBegun(t, run)
+}
+
+// killWhenBegun starts a processor, kills it when its program has printed begun, and expects the program to end.
+func killWhenBegun(t *testing.T, run *exec.Cmd) {
+	t.Helper()
 	output, err := run.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

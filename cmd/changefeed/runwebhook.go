@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
-	"github.com/millrace/changefeed/outbox/webhookpub"
 	"github.com/millrace/changefeed/trigger/program"
 	"github.com/millrace/changefeed/trigger/webhook"
 )
@@ -53,13 +51,11 @@ func (o *runOptions) webhookOptions() webhook.Options {
 // runWebhook runs the processor with a URL as its handler.
 func (o *runOptions) runWebhook(ctx context.Context, i *instance.Instance, url string) error {
 	options := o.webhookOptions()
-	if text := os.Getenv(broker.SecretVariable); text != "" {
-		secret, err := webhookpub.ParseSecret(text)
-		if err != nil {
-			return usage.Error{Err: fmt.Errorf("%s: %w", broker.SecretVariable, err)}
-		}
-		options.Secret = secret
+	secret, err := broker.WebhookSecret()
+	if err != nil {
+		return usage.Error{Err: err}
 	}
+	options.Secret = secret
 	h, err := webhook.New(url, options)
 	if err != nil {
 		return usage.Error{Err: err}

@@ -8,7 +8,6 @@
 package faulty
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Fault is what happens to the next requests that it fits. A request meets the first of the faults that fit it.
@@ -143,7 +143,7 @@ func (i *Injector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.next.ServeHTTP(w, r)
 		return
 	}
-	if !waitFor(r.Context(), f.Delay) {
+	if pause.For(r.Context(), f.Delay) != nil {
 		return // the client has gone
 	}
 	switch {
@@ -154,21 +154,6 @@ func (i *Injector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // closes the connection
 	default:
 		i.next.ServeHTTP(w, r)
-	}
-}
-
-// waitFor waits for a time, and reports whether ctx has not ended before.
-func waitFor(ctx context.Context, d time.Duration) bool {
-	if d == 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -20,6 +20,18 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// UntilClosed waits until a channel is closed, at most for a time, and reports whether it was.
+func UntilClosed(c <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // Linger returns a context for a write that the end of ctx should not cut off, because its outcome
 // would be unknown: it ends so much later, or at a timeout that counts from now.
 func Linger(ctx context.Context, after, timeout time.Duration) (context.Context, context.CancelFunc) {

@@ -66,6 +66,23 @@ func Redacted(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
+const idleConns = 256
+
+// NewTransport returns a transport that keeps a connection for each key or lease that is active, up to 256.
+func NewTransport() *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConns, idleConns
+	return transport
+}
+
+// WithoutURL returns the error of a request without the URL, which may have a secret.
+func WithoutURL(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	return err
+}
+
 // NewClient returns a client that follows no redirects, so that data and signatures go nowhere else.
 func NewClient(transport http.RoundTripper) http.Client {
 	return http.Client{

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -40,7 +39,6 @@ type Options struct {
 
 const (
 	defaultTimeout = 30 * time.Second
-	idleConns      = 256
 
 	// MaxRetryAfter is the longest pause that a receiver can ask for: a longer Retry-After counts as MaxRetryAfter.
 	MaxRetryAfter = webhook.MaxRetryAfter
@@ -76,9 +74,7 @@ func New(to string, o Options) (*Publisher, error) {
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Transport == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConns, idleConns
-		o.Transport = transport
+		o.Transport = webhook.NewTransport()
 	}
 	return &Publisher{url: to, opts: o, client: webhook.NewClient(o.Transport)}, nil
 }
@@ -123,10 +119,7 @@ func (p *Publisher) sendMessage(ctx context.Context, m *outbox.Message) error {
 		if timed.Err() != nil {
 			return context.Cause(timed)
 		}
-		if failed, ok := errors.AsType[*url.Error](err); ok { // its text contains the URL, which may contain a secret
-			err = failed.Err
-		}
-		return err
+		return webhook.WithoutURL(err)
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, webhook.MaxAnswer)) // only the status matters

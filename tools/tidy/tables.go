@@ -108,7 +108,7 @@ var edges = map[string][]string{
 		"internal/cosmosdb/service", thirdParty,
 	},
 	"cosmosrest/cosmostest":     {"cosmosrest", "cosmosrest/faulty", "docstore", "feed"},
-	"cosmosrest/faulty":         {"cosmosrest/internal/wire"},
+	"cosmosrest/faulty":         {"cosmosrest/internal/wire", "internal/pause"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
 	"cosmosrest/internal/meter": {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
 	"cosmosrest/internal/query": {
@@ -130,7 +130,7 @@ var edges = map[string][]string{
 		".", "feed", "internal/cloudevent", "internal/filelock", "outbox", "outbox/internal/calls", thirdParty,
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
-	"trigger":           {"feed", "internal/changeline", "internal/webhook"},
+	"trigger":           {"feed", "internal/changeline", "internal/pause", "internal/webhook"},
 	// separate modules, with the SDKs
 	"conformance": {thirdParty},
 	// connects the parts

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // HostOptions are the optional settings of a [Host].
@@ -111,11 +112,7 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 // writeFailed ends the connection with a program that reads no more. What it has said before may still be in the pipe,
 // so the end waits for that of the pipe, for a short time.
 func (h *Host) writeFailed() {
-	timer := time.NewTimer(time.Second)
-	defer timer.Stop()
-	select {
-	case <-h.done:
-	case <-timer.C:
+	if !pause.UntilClosed(h.done, time.Second) {
 		h.endConnection(ErrEnded)
 	}
 }
@@ -150,14 +147,7 @@ func (h *Host) Left() int {
 func (h *Host) Wait() { h.work.Wait() }
 
 // AwaitWritten waits, after Close, until the program was sent everything, at most for a time: a program may not read.
-func (h *Host) AwaitWritten(limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-h.mute:
-	case <-timer.C:
-	}
-}
+func (h *Host) AwaitWritten(limit time.Duration) { pause.UntilClosed(h.mute, limit) }
 
 // Close ends the connection: the program sees the end of its input.
 func (h *Host) Close() { h.endConnection(ErrClosed) }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// writer writes lines one after another. It has its own goroutine, which runs run, because a program that does not
-// read would block the callers.
+// writer writes lines one after another. It has its own goroutine, which runs writeLines, because a program that
+// does not read would block the callers.
 type writer struct {
 	more chan struct{} // has an element if queue or ended have changed
 
@@ -39,7 +39,7 @@ func (w *writer) endLines() {
 	w.wakeWriter()
 }
 
-// wakeWriter tells run that there is something to do.
+// wakeWriter tells writeLines that there is something to do.
 func (w *writer) wakeWriter() {
 	select {
 	case w.more <- struct{}{}:

@@ -102,12 +102,9 @@ type Handler struct {
 // New makes the handler of a command, a program and its arguments. New searches for the program as a shell does, now
 // and not at the first batch: if the program is missing, the error is an [exec.Error].
 func New(command []string, o Options) (*Handler, error) {
-	if len(command) == 0 {
-		return nil, errors.New("program: command is empty: want a program and its arguments")
-	}
-	path, err := exec.LookPath(command[0])
+	path, err := findProgram(command)
 	if err != nil {
-		return nil, fmt.Errorf("find program: %w", err)
+		return nil, err
 	}
 	o.Grace, o.Expiration = cmp.Or(o.Grace, DefaultGrace), cmp.Or(o.Expiration, defaultExpiration)
 	h := &Handler{path: path, command: slices.Clone(command), opts: o, form: changeline.Form{Meta: o.Meta}}
@@ -115,6 +112,18 @@ func New(command []string, o Options) (*Handler, error) {
 		h.turns = make(chan struct{}, o.Jobs)
 	}
 	return h, nil
+}
+
+// findProgram returns the path of the program of a command, as a shell finds it.
+func findProgram(command []string) (string, error) {
+	if len(command) == 0 {
+		return "", errors.New("program: command is empty: want a program and its arguments")
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return "", fmt.Errorf("find program: %w", err)
+	}
+	return path, nil
 }
 
 // Handle starts the program on a batch and waits for the end. The error contains the exit code of the program, or the

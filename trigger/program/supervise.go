@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/trigger/contract"
 )
 
 // supervise keeps a program running until ctx ends. The channel stopping is closed when no further batch comes.
 func (w *Worker) supervise(ctx context.Context, stopping <-chan struct{}) {
-	pause := firstPause
+	rest := firstPause
 	for {
 		l := w.currentLife()
 		err := w.live(ctx, l, stopping)
@@ -26,14 +27,11 @@ func (w *Worker) supervise(ctx context.Context, stopping <-chan struct{}) {
 			return
 		}
 		if w.hasHandled(l) {
-			pause = firstPause
+			rest = firstPause
 		}
-		w.opts.Log.Warn("the program has ended and is started again", "err", err, "in", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-		pause = min(2*pause, lastPause)
+		w.opts.Log.Warn("the program has ended and is started again", "err", err, "in", rest)
+		_ = pause.For(ctx, rest) // if ctx ends, the next life sees that
+		rest = min(2*rest, lastPause)
 	}
 }
 
@@ -116,14 +114,10 @@ func (w *Worker) accompany(
 // hearOut waits until the host has read what the program said before its end, because these answers count, and returns
 // why the connection has ended. A child process may still have the pipe, so hearOut does not wait for long.
 func hearOut(host *contract.Host) error {
-	timer := time.NewTimer(toldTime)
-	defer timer.Stop()
-	select {
-	case <-host.Done():
+	if pause.UntilClosed(host.Done(), toldTime) {
 		return host.Err()
-	case <-timer.C:
-		return contract.ErrEnded
 	}
+	return contract.ErrEnded
 }
 
 // running is a process with its pipes.

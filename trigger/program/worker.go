@@ -106,12 +106,9 @@ type life struct {
 // NewWorker makes a worker of a command, a program and its arguments. If the program is missing, the error is an
 // [exec.Error]. Call Start before the processor runs and Close afterwards.
 func NewWorker(command []string, o WorkerOptions) (*Worker, error) {
-	if len(command) == 0 {
-		return nil, errors.New("program: command is empty: want a program and its arguments")
-	}
-	path, err := exec.LookPath(command[0])
+	path, err := findProgram(command)
 	if err != nil {
-		return nil, fmt.Errorf("find program: %w", err)
+		return nil, err
 	}
 	o.Grace, o.Expiration = cmp.Or(o.Grace, DefaultGrace), cmp.Or(o.Expiration, defaultExpiration)
 	o.Start, o.Log = cmp.Or(o.Start, DefaultStart), cmp.Or(o.Log, slog.Default())
@@ -175,7 +172,7 @@ func (w *Worker) Handle(ctx context.Context, b *feed.Batch) error {
 		case <-ctx.Done():
 			return contract.Untried(fmt.Errorf("wait for %s to start: %w", w.command[0], context.Cause(ctx)))
 		}
-		if l.err != nil {
+		if l.host == nil { // err is set, and nobody changes it any more
 			return contract.Untried(l.err)
 		}
 		err := w.handleAlone(ctx, l, b)

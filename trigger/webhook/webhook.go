@@ -62,7 +62,6 @@ type Options struct {
 const (
 	defaultTimeout = 30 * time.Second
 	defaultSource  = "/changes"
-	idleConns      = 256
 )
 
 // Handler is a [feed.Handler] that sends each batch to a URL.
@@ -90,9 +89,7 @@ func New(to string, o Options) (*Handler, error) {
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Transport == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConns, idleConns
-		o.Transport = transport
+		o.Transport = webhook.NewTransport()
 	}
 	return &Handler{url: to, opts: o, client: webhook.NewClient(o.Transport)}, nil
 }
@@ -116,10 +113,7 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	case timed.Err() != nil:
 		return fmt.Errorf("webhook: %w within %v", errLate, h.opts.Timeout)
 	default:
-		if failed, ok := errors.AsType[*url.Error](err); ok { // its text has the URL, which may have a secret
-			err = failed.Err
-		}
-		return &feed.Failure{Outage: true, Err: fmt.Errorf("webhook: %w", err)}
+		return &feed.Failure{Outage: true, Err: fmt.Errorf("webhook: %w", webhook.WithoutURL(err))}
 	}
 	defer resp.Body.Close()
 	text, err := readAnswer(resp)

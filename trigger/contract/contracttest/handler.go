@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
 )
 
 // order is the document of a change: what the handler of a test shall do with the change. docs/program.md has the list.
@@ -82,7 +83,7 @@ func (s *steered) obey(ctx context.Context, b *feed.Batch, o order) error {
 	case "poison", "poison all":
 		return feed.Poison(errors.New(o.Error))
 	case "sleep":
-		return rest(ctx, time.Duration(o.Seconds*float64(time.Second)))
+		return pause.For(ctx, time.Duration(o.Seconds*float64(time.Second)))
 	case "wait":
 		<-ctx.Done()
 	case "exit":
@@ -95,16 +96,6 @@ func (s *steered) obey(ctx context.Context, b *feed.Batch, o order) error {
 		return s.meet(ctx, o.N)
 	case "checkpoint":
 		return b.Checkpoint(ctx)
-	}
-	return nil
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 	return nil
 }
