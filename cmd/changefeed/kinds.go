@@ -56,7 +56,7 @@ func allKinds() []report.Kind {
 			contextKind, removedContextKind, partitionKind, skipKind, stepKind, unit.ActionKind, unit.RemovalKind,
 			unit.ExplanationKind,
 			letters.ListKind, letters.WholeKind, letters.AnswerKind,
-			bench.FigureKind, exportKind, unload.SalvageKind, programKind,
+			bench.FigureKind, exportKind, unload.SalvageKind, programKind, hostedKind,
 		},
 		dataKinds(), unit.Kinds(), doctor.Kinds(), report.Kinds(),
 	)

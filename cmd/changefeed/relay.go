@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,7 +36,12 @@ type relayOptions struct {
 
 // relayCommand is the command relay.
 func relayCommand() *cobra.Command {
-	var o relayOptions
+	o := &relayOptions{}
+	return o.command()
+}
+
+// command returns the command relay with these options.
+func (o *relayOptions) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "relay --source ADDRESS --name NAME --to BROKER [flags]",
 		GroupID: groupFeed,
@@ -79,14 +85,28 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 
 // run opens the broker and runs the processor until it is stopped.
 func (o *relayOptions) run(cmd *cobra.Command) (err error) {
-	if err := o.checkFlags(); err != nil {
+	p, err := o.prepare(cmd, nil)
+	if err != nil {
 		return err
+	}
+	return p.run(cmd.Context())
+}
+
+// prepare implements [unitFlags].
+func (o *relayOptions) prepare(cmd *cobra.Command, _ []string) (*prepared, error) {
+	if err := cmp.Or(o.checkFlags(), broker.Check("to", o.to)); err != nil {
+		return nil, err
 	}
 	o.Options.Variant = cmp.Or(o.Options.Variant, brokerVariant(o.to, o.typ))
 	i, err := o.newInstance(cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return &prepared{i, func(ctx context.Context) error { return o.publish(ctx, cmd, i) }}, nil
+}
+
+// publish runs the processor with the broker as its handler.
+func (o *relayOptions) publish(ctx context.Context, cmd *cobra.Command, i *instance.Instance) (err error) {
 	var relay *outbox.Relay
 	var to broker.Publisher
 	defer func() {
@@ -94,9 +114,11 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 			err = cmp.Or(err, to.Close())
 		}
 	}()
-	err = i.Run(cmd.Context(), func(monitored *place.Container) (instance.Handler, error) {
-		settings := broker.Settings{SyncEvery: o.sync, Listen: o.listen, Warn: func(text string) { i.Log.Warn(text) }}
-		if to, err = broker.Open(cmd.Context(), "to", o.to, settings); err != nil {
+	err = i.Run(ctx, func(monitored *place.Container) (instance.Handler, error) {
+		settings := broker.Settings{
+			SyncEvery: o.sync, Listen: o.listen, Secret: o.secret, Warn: func(text string) { i.Log.Warn(text) },
+		}
+		if to, err = broker.Open(ctx, "to", o.to, settings); err != nil {
 			return nil, err
 		}
 		if relay, err = outbox.NewRelay(to, o.handlerOptions(i.Log, monitored)); err != nil {

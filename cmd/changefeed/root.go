@@ -34,6 +34,8 @@ func commands() []*cobra.Command {
 		tailCommand(),
 		runCommand(),
 		relayCommand(),
+		hostCommand(),
+		validateCommand(),
 		leasesCommand(),
 		dlqCommand(),
 		serveCommand(),

@@ -42,7 +42,12 @@ type runOptions struct {
 
 // runCommand is the command run.
 func runCommand() *cobra.Command {
-	var o runOptions
+	o := &runOptions{}
+	return o.command()
+}
+
+// command returns the command run with these options.
+func (o *runOptions) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND|URL [ARG...]",
 		GroupID: groupFeed,
@@ -108,43 +113,56 @@ func (o *runOptions) register(cmd *cobra.Command) {
 
 // run runs the processor until it is stopped.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
-	untilStdin, _ := cmd.Flags().GetBool(untilStdinName)
-	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin), o.checkWebhook(cmd, args)); err != nil {
-		return err
-	}
-	if len(args) > 0 { // a parent process names its variant itself
-		o.Options.Variant = cmp.Or(o.Options.Variant, commandVariant(args))
-	}
-	i, err := o.newInstance(cmd)
+	p, err := o.prepare(cmd, args)
 	if err != nil {
 		return err
 	}
 	// Without a reader, the program would end at its first write, and its batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
-	switch {
-	case o.longLived || o.stdio:
-		err = o.runContract(ctx, cmd, i, args)
-	case isURL(args):
-		err = o.runWebhook(ctx, i, args[0])
-	default:
-		err = o.runPerBatch(ctx, cmd, i, args)
-	}
+	err = p.run(ctx)
 	if !o.stdio && errors.Is(context.Cause(ctx), syscall.EPIPE) && (err == nil || errors.Is(err, syscall.EPIPE)) {
 		return errUnread
 	}
 	return err
 }
 
-// runPerBatch runs the processor with a program for each batch.
-func (o *runOptions) runPerBatch(
-	ctx context.Context, cmd *cobra.Command, i *instance.Instance, command []string,
-) error {
+// prepare implements [unitFlags].
+func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, error) {
+	untilStdin, _ := cmd.Flags().GetBool(untilStdinName)
+	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin), o.checkWebhook(cmd, args)); err != nil {
+		return nil, err
+	}
+	if len(args) > 0 { // a parent process names its variant itself
+		o.Options.Variant = cmp.Or(o.Options.Variant, commandVariant(args))
+	}
+	i, err := o.newInstance(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{Instance: i}
+	switch {
+	case o.stdio:
+		p.run = o.parentRunner(i)
+	case o.longLived:
+		p.run, err = o.workerRunner(cmd, i, args)
+	case isURL(args):
+		p.run, err = o.webhookRunner(i, args[0])
+	default:
+		p.run, err = o.programRunner(cmd, i, args)
+	}
+	return p, err
+}
+
+// programRunner returns what runs the processor with a program for each batch.
+func (o *runOptions) programRunner(cmd *cobra.Command, i *instance.Instance, command []string) (runner, error) {
 	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), i.Log))
 	if err != nil {
-		return wrongCommand(command, err)
+		return nil, wrongCommand(command, err)
 	}
-	return i.Run(ctx, func(*place.Container) (instance.Handler, error) { return h, nil })
+	return func(ctx context.Context) error {
+		return i.Run(ctx, func(*place.Container) (instance.Handler, error) { return h, nil })
+	}, nil
 }
 
 // errUnread is the reason why a processor has ended whose output has no reader any more. This is not a success,

@@ -39,26 +39,25 @@ func (o *runOptions) checkContract(untilStdin bool) error {
 	return nil
 }
 
-// runContract runs the processor with a program of the contract.
-func (o *runOptions) runContract(
-	ctx context.Context, cmd *cobra.Command, i *instance.Instance, command []string,
-) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+// workerRunner returns what runs the processor with a long-lived program.
+func (o *runOptions) workerRunner(cmd *cobra.Command, i *instance.Instance, command []string) (runner, error) {
+	var end context.CancelCauseFunc
 	settings := o.workerOptions(i.Options.Instance)
-	settings.Stdout, settings.Log, settings.Stop = cmd.OutOrStdout(), i.Log, func() { end(nil) }
-	if o.stdio {
-		return runForParent(ctx, i, settings)
-	}
+	settings.Stdout, settings.Log = cmd.OutOrStdout(), i.Log
+	settings.Stop = func() { end(nil) } // the program has begun, and so has the runner
 	worker, err := program.NewWorker(command, settings)
 	if err != nil {
-		return wrongCommand(command, err)
+		return nil, wrongCommand(command, err)
 	}
-	defer worker.Close()
-	return inOrder(ctx, i.Run(ctx, func(*place.Container) (instance.Handler, error) {
-		worker.Start(ctx)
-		return worker, nil
-	}))
+	return func(ctx context.Context) error {
+		ctx, end = context.WithCancelCause(ctx)
+		defer end(nil)
+		defer worker.Close()
+		return inOrder(ctx, i.Run(ctx, func(*place.Container) (instance.Handler, error) {
+			worker.Start(ctx)
+			return worker, nil
+		}))
+	}, nil
 }
 
 // inOrder drops the error of an end for which the program has asked during the start: signals have another cause.
@@ -77,21 +76,28 @@ func (o *runOptions) workerOptions(instance string) program.WorkerOptions {
 	}
 }
 
-// runForParent runs the processor with the parent process as its program, until the parent closes its pipe.
-func runForParent(ctx context.Context, i *instance.Instance, settings program.WorkerOptions) error {
-	var parent *program.Parent
-	err := inOrder(ctx, i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
-		if parent, err = program.Attach(ctx, os.Stdin, os.Stdout, settings); err != nil {
-			return nil, fmt.Errorf("speak to the parent process: %w", err)
+// parentRunner returns what runs the processor with the parent process as its program, until the parent closes its
+// pipe.
+func (o *runOptions) parentRunner(i *instance.Instance) runner {
+	return func(ctx context.Context) error {
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		settings := o.workerOptions(i.Options.Instance)
+		settings.Log, settings.Stop = i.Log, func() { end(nil) }
+		var parent *program.Parent
+		err := inOrder(ctx, i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
+			if parent, err = program.Attach(ctx, os.Stdin, os.Stdout, settings); err != nil {
+				return nil, fmt.Errorf("speak to the parent process: %w", err)
+			}
+			return parent, nil
+		}))
+		if parent == nil {
+			return err
 		}
-		return parent, nil
-	}))
-	if parent == nil {
+		defer parent.Close()
+		if ended := parent.Err(); err == nil && ended != nil && !errors.Is(ended, contract.ErrEnded) {
+			return ended
+		}
 		return err
 	}
-	defer parent.Close()
-	if ended := parent.Err(); err == nil && ended != nil && !errors.Is(ended, contract.ErrEnded) {
-		return ended
-	}
-	return err
 }

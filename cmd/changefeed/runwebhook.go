@@ -48,18 +48,20 @@ func (o *runOptions) webhookOptions() webhook.Options {
 	return webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: o.Options.HandlerTimeout}
 }
 
-// runWebhook runs the processor with a URL as its handler.
-func (o *runOptions) runWebhook(ctx context.Context, i *instance.Instance, url string) error {
+// webhookRunner returns what runs the processor with a URL as its handler.
+func (o *runOptions) webhookRunner(i *instance.Instance, url string) (runner, error) {
 	options := o.webhookOptions()
-	secret, err := broker.WebhookSecret()
+	secret, err := broker.WebhookSecret(o.secret)
 	if err != nil {
-		return usage.Error{Err: err}
+		return nil, usage.Error{Err: err}
 	}
 	options.Secret = secret
 	h, err := webhook.New(url, options)
 	if err != nil {
-		return usage.Error{Err: err}
+		return nil, usage.Error{Err: err}
 	}
-	defer h.Close()
-	return i.Run(ctx, func(*place.Container) (instance.Handler, error) { return program.Watch(ctx, h), nil })
+	return func(ctx context.Context) error {
+		defer h.Close()
+		return i.Run(ctx, func(*place.Container) (instance.Handler, error) { return program.Watch(ctx, h), nil })
+	}, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -20,7 +21,28 @@ type unitOptions struct {
 	instance.Settings
 	from   arg.Start
 	report *report.Report
+	secret string // signs the requests to a webhook; empty means the one of the environment
 }
+
+// unitFlags are the flags of a command that runs an instance of a unit. The command host reads them from a file.
+type unitFlags interface {
+	command() *cobra.Command
+	// prepare checks the flags and the arguments of cmd, the result of command. prepare opens nothing.
+	prepare(cmd *cobra.Command, args []string) (*prepared, error)
+	unit() *unitOptions
+}
+
+// prepared is an instance whose settings are checked.
+type prepared struct {
+	*instance.Instance
+	run runner
+}
+
+// runner runs an instance until ctx ends.
+type runner func(ctx context.Context) error
+
+// unit implements [unitFlags].
+func (o *unitOptions) unit() *unitOptions { return o }
 
 // register adds the flags. Their defaults are those of the processor's options, written here so that the help shows
 // them.
@@ -62,7 +84,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 // newInstance returns the instance that the flags describe.
 func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error) {
 	o.Options.Start = o.from.Value
-	o.Log = slog.New(o.logHandler(cmd))
+	o.Log = slog.New(logHandler(cmd, o.report))
 	if o.report.Form != report.JSON {
 		o.Say = func(text string) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.Harmless(text))
@@ -73,7 +95,7 @@ func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error
 }
 
 // logHandler logs to standard error, because standard output is for results, or for the program.
-func (o *unitOptions) logHandler(cmd *cobra.Command) slog.Handler {
+func logHandler(cmd *cobra.Command, r *report.Report) slog.Handler {
 	level := slog.LevelWarn
 	switch n, _ := cmd.Flags().GetCount(verboseFlag); { // fails only for an unknown flag
 	case n > 1:
@@ -82,7 +104,7 @@ func (o *unitOptions) logHandler(cmd *cobra.Command) slog.Handler {
 		level = slog.LevelInfo
 	}
 	options := &slog.HandlerOptions{Level: level}
-	if o.report.Form == report.JSON {
+	if r.Form == report.JSON {
 		return slog.NewJSONHandler(cmd.ErrOrStderr(), options)
 	}
 	return slog.NewTextHandler(cmd.ErrOrStderr(), options)

@@ -320,6 +320,7 @@ var forTests = []string{
 var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
 	regexp.MustCompile(`(^|/)testdata/`),
+	regexp.MustCompile(`^docs/host\.schema\.json$`), // for editors
 	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
 	// pinned separately from the library's own requirements
 	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`),

@@ -25,6 +25,8 @@ type Settings struct {
 	SyncEvery time.Duration
 	// Listen is a loopback address at which other programs reach an embedded broker; empty means none.
 	Listen string
+	// Secret signs the requests to a webhook; empty means the one of the environment.
+	Secret string
 	// Warn receives warnings about a broker that is accepted anyway.
 	Warn func(text string)
 }
@@ -76,8 +78,14 @@ func Help() string {
 // ErrUnreachable is wrapped by the error of a broker that does not answer.
 var ErrUnreachable = errors.New("nothing answers there")
 
-// Open opens the broker of an address. flag is the flag that gave the address.
-func Open(ctx context.Context, flag, address string, s Settings) (Publisher, error) {
+// Check refuses an address of no broker. flag is the flag that gave the address.
+func Check(flag, address string) error {
+	_, err := find(flag, address)
+	return err
+}
+
+// find returns the opener of an address.
+func find(flag, address string) (opener, error) {
 	scheme, rest, ok := strings.Cut(address, ":")
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.scheme == scheme })
 	if !ok || i < 0 || rest == "" {
@@ -95,7 +103,16 @@ func Open(ctx context.Context, flag, address string, s Settings) (Publisher, err
 				"that is built with it (go install -tags brokers github.com/millrace/changefeed/cmd/changefeed@latest)",
 				flag, address)}
 	}
-	p, err := kinds[i].open(ctx, address, s)
+	return kinds[i].open, nil
+}
+
+// Open opens the broker of an address. flag is the flag that gave the address.
+func Open(ctx context.Context, flag, address string, s Settings) (Publisher, error) {
+	open, err := find(flag, address)
+	if err != nil {
+		return nil, err
+	}
+	p, err := open(ctx, address, s)
 	if err != nil {
 		return nil, fmt.Errorf("--%s is %s: %w", flag, address, err)
 	}

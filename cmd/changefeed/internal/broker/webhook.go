@@ -12,21 +12,25 @@ import (
 // Standard Webhooks.
 const SecretVariable = "CHANGEFEED_WEBHOOK_SECRET"
 
-// WebhookSecret returns the key that signs requests; nil if the environment has none.
-func WebhookSecret() ([]byte, error) {
-	text := os.Getenv(SecretVariable)
+// WebhookSecret returns the key that signs requests: the given one or, if that is empty, the one of the environment.
+// The key is nil if there is none.
+func WebhookSecret(given string) ([]byte, error) {
+	from, text := "the secret of the webhook", given
+	if text == "" {
+		from, text = "$"+SecretVariable, os.Getenv(SecretVariable)
+	}
 	if text == "" {
 		return nil, nil
 	}
 	secret, err := webhookpub.ParseSecret(text)
 	if err != nil {
-		return nil, fmt.Errorf("$%s: %w", SecretVariable, err)
+		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 	return secret, nil
 }
 
 func openWebhook(_ context.Context, address string, s Settings) (Publisher, error) {
-	secret, err := WebhookSecret()
+	secret, err := WebhookSecret(s.Secret)
 	if err != nil {
 		return nil, err
 	}

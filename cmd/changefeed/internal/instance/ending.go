@@ -30,13 +30,18 @@ type ending struct {
 	drain      time.Duration
 	expiration time.Duration
 	exit       func()
+	signals    []os.Signal // nil means [scratch.Ends]
 }
 
 // watchSignals follows the signals of the process until the caller calls stop.
 func (e *ending) watchSignals() (stop func()) {
 	// Package signal does not wait for a reader, so two signals at the same time need room for two.
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, scratch.Ends()...)
+	ends := e.signals
+	if ends == nil {
+		ends = scratch.Ends()
+	}
+	signal.Notify(signals, ends...)
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { e.followSignals(signals, over) })

@@ -82,9 +82,10 @@ func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &idle{running: []string{"-FF"}}
 				said, exited := "", false
-				e := &ending{func(text string) {
-					said = text
-				}, h, 10 * time.Second, time.Minute, func() { exited = true }}
+				e := &ending{
+					say: func(text string) { said = text }, inHand: h, drain: 10 * time.Second, expiration: time.Minute,
+					exit: func() { exited = true },
+				}
 				signals, over, done := make(chan os.Signal), make(chan struct{}), make(chan struct{})
 				go func() {
 					e.followSignals(signals, over)

@@ -37,6 +37,13 @@ type Settings struct {
 	Log  *slog.Logger
 	Say  func(text string) // tells people how the instance ends; nil writes that to Log
 	Exit func()            // ends the process at once, at the second interrupt
+
+	// Signals end the process; nil means [scratch.Ends].
+	Signals []os.Signal
+
+	// Stores is an opener whose stores several instances of one process share, because a second opening of the same
+	// store fails. If Stores is nil, the instance opens its stores itself.
+	Stores *place.Opener
 }
 
 // An Instance is an instance with checked settings.
@@ -143,20 +150,9 @@ func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
 // Run opens the containers and runs a processor until ctx ends. The function handler makes the handler when the
 // monitored container is open, and may change Options then.
 func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Container) (Handler, error)) (err error) {
-	// A single opener for both containers, because a second opening of the same store fails.
-	opener := place.NewOpener(i.Account)
-	opener.Log = i.Log
+	opener := i.newOpener()
 	defer func() { err = cmp.Or(err, opener.Close()) }()
-	monitored, err := opener.Open(ctx, i.source)
-	if err != nil {
-		return err
-	}
-	// A container without retention would fail at each read of all versions, for ever.
-	if err := monitored.Retains(i.Options.Mode); err != nil {
-		return err
-	}
-	// Everything that may be wrong is opened before the lease container is made, so a mistake leaves none behind.
-	leases, err := i.findLeases(ctx, opener)
+	monitored, leases, err := i.find(ctx, opener)
 	if err != nil {
 		return err
 	}
@@ -182,6 +178,50 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 		i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, i.namesakeHooks(leases, monitored))
 	}
 	return i.runProcessor(ctx, monitored.Source, store, h)
+}
+
+// newOpener returns a single opener for all containers, because a second opening of the same store fails.
+func (i *Instance) newOpener() (o *place.Opener) {
+	if i.Stores != nil {
+		o = i.Stores.Sharing(i.Account)
+	} else {
+		o = place.NewOpener(i.Account)
+	}
+	o.Log = i.Log
+	return o
+}
+
+// find opens the monitored container and the lease container, which is nil if it is to be made. Everything that may be
+// wrong is opened before the lease container is made, so a mistake leaves none behind.
+func (i *Instance) find(ctx context.Context, opener *place.Opener) (monitored, leases *place.Container, err error) {
+	if monitored, err = opener.Open(ctx, i.source); err != nil {
+		return nil, nil, err
+	}
+	// A container without retention would fail at each read of all versions, for ever.
+	if err := monitored.Retains(i.Options.Mode); err != nil {
+		return nil, nil, err
+	}
+	leases, err = i.findLeases(ctx, opener)
+	return monitored, leases, err
+}
+
+// Check opens what Run opens, and tests the rights, but makes and runs nothing: a container that Run would make is not
+// an error. The error is that of Run.
+func (i *Instance) Check(ctx context.Context) (err error) {
+	opener := i.newOpener()
+	defer func() { err = cmp.Or(err, opener.Close()) }()
+	monitored, leases, err := i.find(ctx, opener)
+	if err != nil {
+		return err
+	}
+	if _, err := monitored.Source.Partitions(ctx); err != nil {
+		return fmt.Errorf("read the partitions of %s: %w", i.source.Quote(), err)
+	}
+	if err := i.checkLetters(ctx, opener); err != nil || leases == nil {
+		return err
+	}
+	_, err = i.openLeases(ctx, opener, leases, monitored)
+	return wrongContainer(err)
 }
 
 // wrongContainer makes an error of usage of that of a container that cannot have leases or letters.
@@ -212,7 +252,10 @@ func (i *Instance) chooseStart(ctx context.Context, store feed.LeaseStore) error
 // runProcessor runs the processor.
 func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store feed.LeaseStore, h Handler) error {
 	// Watch the signals separately from the context: the context ends with the first signal, and the second is for us.
-	signals := &ending{i.Say, h, i.Options.Drain, i.Options.Expiration, i.Exit}
+	signals := &ending{
+		say: i.Say, inHand: h, drain: i.Options.Drain, expiration: i.Options.Expiration, exit: i.Exit,
+		signals: i.Signals,
+	}
 	defer signals.watchSignals()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

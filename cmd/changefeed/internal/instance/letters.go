@@ -52,6 +52,25 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener,
 	return box.Close, nil
 }
 
+// checkLetters refuses an address of a container for dead letters that openLetters would refuse.
+func (i *Instance) checkLetters(ctx context.Context, opener *place.Opener) error {
+	if !place.IsAddress(i.Letters) {
+		return nil // a file is made when the instance runs
+	}
+	at, err := place.Parse("--dead-letters", i.Letters)
+	if err != nil {
+		return usage.Error{Err: err}
+	}
+	_, err = opener.Open(ctx, at)
+	switch isMissing := errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer); {
+	case isMissing && i.Create:
+		return nil
+	case isMissing:
+		return place.Advise(err, "--create-leases makes the container for dead letters, too", true)
+	}
+	return err
+}
+
 // letterBox returns the box in a container. If --create applies to lease containers, letterBox also makes this
 // container.
 func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LetterBox,
@@ -66,7 +85,7 @@ func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitore
 		if !i.Create {
 			return nil, place.Advise(err, "--create-leases makes the container for dead letters, too", true)
 		}
-		c, err = opener.Create(ctx, at, docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}})
+		c, err = opener.CreateOrOpen(ctx, at, docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}})
 	}
 	if err != nil {
 		return nil, err

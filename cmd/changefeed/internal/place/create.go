@@ -106,7 +106,16 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 		}
 		return o.Open(ctx, at)
 	}
-	return o.Create(ctx, at, docstore.LeaseSpec(at.Container))
+	return o.CreateOrOpen(ctx, at, docstore.LeaseSpec(at.Container))
+}
+
+// CreateOrOpen makes a container as Create does, or opens the one that somebody else has made in the meantime.
+func (o *Opener) CreateOrOpen(ctx context.Context, at Address, spec docstore.ContainerSpec) (*Container, error) {
+	c, err := o.Create(ctx, at, spec)
+	if errors.Is(err, feed.ErrConflict) {
+		return o.Open(ctx, at)
+	}
+	return c, err
 }
 
 // Create makes a container with the paths, time to live and retention of a specification, in an existing store, or in

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
@@ -104,13 +105,28 @@ type Opener struct {
 	Log     *slog.Logger // for the clients of accounts; nil is silence
 
 	flags    Settings
-	stores   map[string]*docstore.DB
+	stores   *openStores
+	borrows  bool // the stores are another opener's
 	accounts map[string]*Account
+}
+
+// openStores are the open stores by their directories. Openers can share them, each in a goroutine of its own.
+type openStores struct {
+	mu    sync.Mutex
+	byDir map[string]*docstore.DB
 }
 
 // NewOpener makes an Opener whose accounts use these settings.
 func NewOpener(flags Settings) *Opener {
-	return &Opener{flags: flags, stores: map[string]*docstore.DB{}, accounts: map[string]*Account{}}
+	return &Opener{
+		flags: flags, stores: &openStores{byDir: map[string]*docstore.DB{}}, accounts: map[string]*Account{},
+	}
+}
+
+// Sharing makes an Opener with the stores of o and with accounts of its own, which use these settings. Close it before
+// o. Only o closes the stores.
+func (o *Opener) Sharing(flags Settings) *Opener {
+	return &Opener{flags: flags, stores: o.stores, borrows: true, accounts: map[string]*Account{}}
 }
 
 // Parse reads an address as [Settings.Parse] does.
@@ -119,8 +135,10 @@ func (o *Opener) Parse(field, text string) (Address, error) { return o.flags.Par
 // Close closes everything that was opened.
 func (o *Opener) Close() error {
 	var errs []error
-	for _, db := range o.stores {
-		errs = append(errs, db.Close())
+	if !o.borrows {
+		for _, db := range o.stores.byDir {
+			errs = append(errs, db.Close())
+		}
 	}
 	for _, a := range o.accounts {
 		if a.client != nil { // that of a store is the store itself
@@ -161,14 +179,16 @@ func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
 // openStore opens the store of an address, unless the store is open.
 func (o *Opener) openStore(a Address, options docstore.Options) (*docstore.DB, error) {
 	dir := filepath.Clean(a.Dir)
-	if db := o.stores[dir]; db != nil {
+	o.stores.mu.Lock() // others wait, because they may want the same store
+	defer o.stores.mu.Unlock()
+	if db := o.stores.byDir[dir]; db != nil {
 		return db, nil
 	}
 	db, err := docstore.Open(dir, options)
 	if err != nil {
 		return nil, openError(err, a)
 	}
-	o.stores[dir] = db
+	o.stores.byDir[dir] = db
 	return db, nil
 }
 
@@ -218,7 +238,10 @@ var ErrNoContainer = errors.New("there is no such container")
 // account, of the same database.
 func (o *Opener) Neighbours(ctx context.Context, leases *Container) (all []*Container, err error) {
 	if leases.Local != nil {
-		for _, c := range o.stores[filepath.Clean(leases.Address.Dir)].Containers() {
+		o.stores.mu.Lock()
+		db := o.stores.byDir[filepath.Clean(leases.Address.Dir)]
+		o.stores.mu.Unlock()
+		for _, c := range db.Containers() {
 			all = append(all, Stored(c, Address{Dir: leases.Address.Dir, Database: c.Database(), Container: c.ID()}))
 		}
 		return all, nil

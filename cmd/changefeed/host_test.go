@@ -1,0 +1,169 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// aHost is the command host in a process of its own.
+type aHost struct {
+	*testing.T
+	file   string
+	source string
+	cmd    *exec.Cmd
+	output *bufio.Scanner // of its programs
+	said   *bufio.Scanner // its log and messages
+}
+
+// startHost starts a host whose units have a source of three orders.
+func startHost(t *testing.T, units string) *aHost {
+	t.Helper()
+	h := &aHost{T: t, file: filepath.Join(t.TempDir(), "host.yaml"), source: importOrders(t)}
+	h.write(units)
+	h.cmd = exec.Command("changefeed", "host", h.file, "-v")
+	output, err := h.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := h.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.output, h.said = bufio.NewScanner(output), bufio.NewScanner(said)
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.cmd.Process.Kill() })
+	return h
+}
+
+// write writes the file of the host.
+func (h *aHost) write(units string) {
+	h.Helper()
+	text := fmt.Sprintf("defaults: {source: %q, create-leases: true, poll: 50ms}\nunits:\n%s", h.source, units)
+	if err := os.WriteFile(h.file, []byte(text), 0o600); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// await reads lines until one has all texts.
+func (h *aHost) await(from *bufio.Scanner, texts ...string) string {
+	h.Helper()
+	for from.Scan() {
+		found := true
+		for _, text := range texts {
+			found = found && strings.Contains(from.Text(), text)
+		}
+		if found {
+			return from.Text()
+		}
+	}
+	h.Fatalf("the output ends without %q", texts)
+	return ""
+}
+
+// signal sends a signal to the host.
+func (h *aHost) signal(s syscall.Signal) {
+	h.Helper()
+	if err := h.cmd.Process.Signal(s); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// A changed file is taken over at SIGHUP: a unit that stays goes on, a changed one drains and starts anew, a new one
+// begins and one that is gone ends. A file with a mistake changes nothing.
+func TestAHostTakesAChangedFileOver(t *testing.T) {
+	t.Parallel()
+	const stays = "  - {name: stays, program: [cat]}\n"
+	h := startHost(t, stays+"  - {name: goes, program: [cat]}\n  - {name: changes, program: [cat]}\n")
+	for range 3 {
+		h.await(h.said, "lease acquired")
+	}
+	h.write(stays + "  - {name: changes, program: [cat], weight: many}\n")
+	h.signal(syscall.SIGHUP)
+	h.await(h.said, "file is not taken over", "weight is many: want a whole number")
+	h.write(stays + "  - {name: changes, program: [cat], weight: 2}\n  - {name: comes, program: [sh, -c, 'echo came']}\n")
+	h.signal(syscall.SIGHUP)
+	h.await(h.said, "file is taken over")
+	story := map[string]string{}
+	for story["comes"] == "" || story["changes"] != "released acquired " {
+		fields := strings.Fields(h.await(h.said, `msg="lease `))
+		name := strings.TrimPrefix(fields[4], "name=")
+		story[name] += strings.Trim(fields[3], `"`) + " "
+	}
+	if story["stays"] != "" || story["goes"] != "released " || story["comes"] != "acquired " {
+		t.Errorf("the leases: %q", story)
+	}
+	h.await(h.output, "came")
+	h.signal(syscall.SIGTERM)
+	for h.said.Scan() { // until its end
+	}
+	if err := h.cmd.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// A unit that fails is started again, while the others go on.
+func TestAHostStartsAFailedUnitAgain(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, "  - {name: good, program: [cat]}\n  - {name: bad, program: [cat], dead-letters: \"/nowhere/l\", "+
+		"max-attempts: 2}\n")
+	h.await(h.said, "unit has failed", "unit=bad", "pause=1s", "/nowhere/l")
+	h.await(h.said, "unit has failed", "unit=bad", "pause=2s")
+	h.signal(syscall.SIGTERM)
+	line := h.await(h.said, "lease released")
+	if !strings.Contains(line, "name=good") {
+		t.Errorf("at the end: %s", line)
+	}
+}
+
+// A second interrupt ends the programs of all units at once.
+func TestASecondInterruptEndsAllUnits(t *testing.T) {
+	t.Parallel()
+	const hangs = `[sh, -c, "trap '' TERM; echo begun; cat >/dev/null; while :; do sleep 1; done"]`
+	h := startHost(t, "  - {name: a, drain: 10m, program: "+hangs+"}\n  - {name: b, drain: 10m, program: "+hangs+"}\n")
+	h.await(h.output, "begun")
+	h.await(h.output, "begun")
+	began := time.Now()
+	h.signal(syscall.SIGINT)
+	h.await(h.said, "ending: the batch of -FF has 10m0s to finish")
+	h.await(h.said, "ending: the batch of -FF has 10m0s to finish")
+	h.signal(syscall.SIGINT)
+	h.await(h.said, "ended at once")
+	for h.output.Scan() { // until the programs have ended, which have the pipe
+	}
+	_ = h.cmd.Wait()
+	if code := h.cmd.ProcessState.ExitCode(); code != exitInterrupted || time.Since(began) > time.Minute {
+		t.Errorf("exit code %d after %v", code, time.Since(began))
+	}
+}
+
+// Two units of one file may make the lease container and the container for dead letters at the same time.
+func TestUnitsMakeTheirContainersTogether(t *testing.T) {
+	t.Parallel()
+	source := importOrders(t)
+	letters := strings.Replace(source, "#orders", "#letters", 1)
+	var units strings.Builder
+	for i := range 8 {
+		fmt.Fprintf(&units, "  - {name: u%d, program: [cat], once: true, create-leases: true, source: %q, "+
+			"dead-letters: %q, max-attempts: 3}\n", i, source, letters)
+	}
+	file := filepath.Join(t.TempDir(), "host.yaml")
+	if err := os.WriteFile(file, []byte("units:\n"+units.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("changefeed", "host", file, "-q").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	} else if strings.Contains(string(out), "failed") {
+		t.Errorf("a unit had to start again: %s", out)
+	}
+}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/fleet"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/hostfile"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// The units of a file of changefeed host: the commands run and relay prepare them from the values of the file, as they
+// do from flags.
+
+// The handlers of a file.
+const (
+	programHandler = "program"
+	webhookHandler = "webhook"
+	relayHandler   = "relay"
+)
+
+// secretKey is the key of the secret that signs the requests to a webhook.
+const secretKey = "webhook-secret"
+
+// newUnitFlags returns the flags for a unit with a handler.
+func newUnitFlags(handler string) unitFlags {
+	if handler == relayHandler {
+		return &relayOptions{}
+	}
+	return &runOptions{}
+}
+
+// Flags that a file does not have: of the process, or of the handler itself.
+var noKeys = []string{"help", untilStdinName, outputFlag, "stdio", "to", "quiet", verboseFlag}
+
+// Flags of run that fit one of its handlers.
+var (
+	onlyPrograms = []string{"long-lived", "manual", "jobs", "grace"}
+	onlyWebhooks = []string{"post"}
+)
+
+// hostKinds describes the handlers and their options from the flags of their commands.
+func hostKinds() []hostfile.Kind {
+	secret := hostfile.Option{
+		Name: secretKey, About: "signs the requests", Type: "string", IsSecret: true,
+	}
+	return []hostfile.Kind{
+		{
+			Key: programHandler, About: "program and arguments, started for each batch or, with long-lived, once", IsList: true,
+			Options: optionsOf(programHandler, onlyWebhooks),
+		},
+		{
+			Key: webhookHandler, About: "URL of http or https that receives each batch",
+			Options: append(optionsOf(webhookHandler, onlyPrograms), secret),
+		},
+		{
+			Key: relayHandler, About: "broker for the events of an outbox: changefeed help brokers",
+			Options: append(optionsOf(relayHandler, nil), secret),
+		},
+	}
+}
+
+// optionsOf returns the options of a handler: the flags of its command, but for some.
+func optionsOf(handler string, without []string) (options []hostfile.Option) {
+	cmd := newUnitFlags(handler).command()
+	under("", cmd)
+	describeFlags(cmd)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(noKeys, f.Name) || slices.Contains(without, f.Name) {
+			return
+		}
+		_, about := manual.Placeholder(f)
+		option := hostfile.Option{
+			Name: f.Name, About: about, IsSecret: f.Name == "account-key" || f.Name == "connection-string",
+		}
+		switch typ := f.Value.Type(); typ {
+		case "bool":
+			option.Type = "boolean"
+		case "int":
+			option.Type = "integer"
+		default:
+			option.Type = "string"
+		}
+		if words, ok := f.Value.(interface{ Words() []string }); ok && f.Name != "from" {
+			option.Words = words.Words()
+		}
+		options = append(options, option)
+	})
+	return options
+}
+
+// hosting reads the units of a file.
+type hosting struct {
+	cmd    *cobra.Command // host or validate
+	path   string
+	form   report.Form // of logs and messages
+	stores *place.Opener
+
+	mu      sync.Mutex
+	running int           // units that run
+	leaving int           // of them, those that have killed their programs at the second interrupt
+	allLeft chan struct{} // closed when all of them have
+}
+
+// hostedUnit is a unit of the file whose values are checked.
+type hostedUnit struct {
+	hostfile.Unit
+	name     string
+	prepared *prepared
+}
+
+// describeHandler names the handler for people, without arguments and passwords.
+func (u *hostedUnit) describeHandler() string {
+	return u.Kind + " " + terminal.WithoutSecrets(u.Command[0])
+}
+
+// identity is the same for units that run in the same way.
+func (u *hostedUnit) identity() string {
+	values := slices.Clone(u.Values)
+	slices.SortFunc(values, func(a, b hostfile.Value) int { return strings.Compare(a.Name, b.Name) })
+	text := fmt.Sprintf("%s %q", u.Kind, u.Command)
+	for _, v := range values {
+		text += fmt.Sprintf(" %s=%q", v.Name, v.Text)
+	}
+	return text
+}
+
+// newHosting returns what reads the units of a file.
+func newHosting(cmd *cobra.Command, path string, form report.Form, stores *place.Opener) *hosting {
+	return &hosting{cmd: cmd, path: path, form: form, stores: stores, allLeft: make(chan struct{})}
+}
+
+// read reads the file and checks its values. The error joins all mistakes.
+func (h *hosting) read() (units []*hostedUnit, err error) {
+	inFile, err := hostfile.Read(h.path, hostKinds())
+	if err != nil {
+		return nil, err
+	}
+	var mistakes []error
+	places := map[string]int{}
+	for _, u := range inFile {
+		p, err := h.prepare(u)
+		if err != nil {
+			mistakes = append(mistakes, h.mistake(u, err))
+			continue
+		}
+		unit := &hostedUnit{u, p.Name, p}
+		at := fmt.Sprintf("%q %q %q", p.Name, p.Settings.Source, p.Settings.Leases)
+		if line := places[at]; line > 0 {
+			twice := fmt.Errorf("--name is %s: the unit of line %d has the same name and containers: want each unit once",
+				p.Name, line)
+			mistakes = append(mistakes, h.mistake(u, usage.Error{Err: twice}))
+		}
+		places[at] = u.Line
+		units = append(units, unit)
+	}
+	return units, errors.Join(mistakes...)
+}
+
+// prepare makes the instance of a unit.
+func (h *hosting) prepare(u hostfile.Unit) (*prepared, error) {
+	flags := newUnitFlags(u.Kind)
+	cmd, args, err := h.newCommand(flags, u)
+	if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(checkFlags(cmd), prepareReport(cmd), cmd.PreRunE(cmd, nil)); err != nil {
+		return nil, err
+	}
+	p, err := flags.prepare(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	p.Stores = h.stores
+	p.Signals = []os.Signal{os.Interrupt, syscall.SIGTERM} // SIGHUP reads the file again
+	p.Exit = h.exit
+	say := p.Say
+	p.Say = func(text string) { say("unit " + p.Name + ": " + text) }
+	return p, nil
+}
+
+// newCommand returns the command of a unit with the values of the unit as its flags, and with its arguments.
+func (h *hosting) newCommand(flags unitFlags, u hostfile.Unit) (cmd *cobra.Command, args []string, err error) {
+	cmd = flags.command()
+	cmd.Use = h.cmd.Use // its messages are those of the host
+	under(h.cmd.Root().Name(), cmd)
+	cmd.SetContext(h.cmd.Context())
+	cmd.SetOut(h.cmd.OutOrStdout())
+	cmd.SetErr(h.cmd.ErrOrStderr())
+	values := append([]hostfile.Value{{Name: outputFlag, Text: string(h.form)}}, h.inherited(u)...)
+	if args = u.Command; u.Kind == relayHandler {
+		values = append(values, hostfile.Value{Name: "to", Text: u.Command[0]})
+		args = nil
+	}
+	if url := isURL(u.Command); u.Kind == webhookHandler && !url || u.Kind == programHandler && url {
+		want := "a URL of http or https"
+		if url {
+			want = "a program; a URL is a webhook"
+		}
+		given := terminal.WithoutSecrets(u.Command[0])
+		return nil, nil, usage.Error{Err: fmt.Errorf("%s is %s: want %s", u.Kind, given, want)}
+	}
+	for _, v := range append(values, u.Values...) {
+		if v.Name == secretKey {
+			flags.unit().secret = v.Text
+			continue
+		}
+		if err := cmd.Flags().Set(v.Name, v.Text); err != nil {
+			return nil, nil, flagError(cmd, err)
+		}
+	}
+	return cmd, args, nil
+}
+
+// under gives a command a parent with a name, and with the flags of every command.
+func under(name string, cmd *cobra.Command) {
+	parent := &cobra.Command{Use: name}
+	globalFlags(parent)
+	parent.AddCommand(cmd)
+	cmd.InheritedFlags() // merges the flags of the parent
+}
+
+// inherited returns the flags of every command as the host has them, which a unit may replace.
+func (h *hosting) inherited(u hostfile.Unit) (values []hostfile.Value) {
+	n, _ := h.cmd.Flags().GetCount(verboseFlag) // fails only for an unknown flag
+	for range n {
+		values = append(values, hostfile.Value{Name: verboseFlag, Text: "+1"})
+	}
+	if f := h.cmd.Flags().Lookup(contextFlag); f != nil && f.Changed && u.Value(contextFlag) == "" {
+		values = append(values, hostfile.Value{Name: contextFlag, Text: f.Value.String()})
+	}
+	return values
+}
+
+// flagInText is a flag in the text of an error. In a file it is a key without dashes.
+var flagInText = regexp.MustCompile(`--([a-z]+(-[a-z]+)*)\b`)
+
+// mistake returns an error of a unit with its place in the file: the line of the option that the error names first.
+func (h *hosting) mistake(u hostfile.Unit, err error) error {
+	line := u.Line
+	text := place.Plain(err)
+	for _, found := range flagInText.FindAllStringSubmatch(text, -1) {
+		if at := u.LineOf(found[1]); at != u.Line {
+			line = at
+			break
+		}
+	}
+	text, recommended, isThere := strings.Cut(text, "changefeed ") // a command keeps its flags
+	text = flagInText.ReplaceAllStringFunc(text, func(flag string) string {
+		if flag == "--to" {
+			return relayHandler
+		}
+		return strings.TrimPrefix(flag, "--")
+	})
+	text = strings.ReplaceAll(text, "COMMAND is", programHandler+" is")
+	if isThere {
+		text += "changefeed " + recommended
+	}
+	if name := u.Value("name"); name != "" {
+		text = "unit " + name + ": " + text
+	}
+	return &hostfile.Mistake{File: h.path, Line: line, Text: text, Err: err}
+}
+
+// check opens the containers of all units and tests the rights. The error joins those of all units.
+func (h *hosting) check(ctx context.Context, units []*hostedUnit) error {
+	var failures []error
+	for _, u := range units {
+		if err := h.checkUnit(ctx, u); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// checkUnit opens the containers of a unit and tests the rights.
+func (h *hosting) checkUnit(ctx context.Context, u *hostedUnit) error {
+	if err := u.prepared.Check(ctx); err != nil {
+		return h.mistake(u.Unit, err)
+	}
+	return nil
+}
+
+// members returns the units for the fleet. Each run of a unit prepares it anew, because an instance runs once.
+func (h *hosting) members(units []*hostedUnit) (members []fleet.Member) {
+	for _, u := range units {
+		members = append(members, fleet.Member{
+			Name: u.name, Identity: u.identity(), Once: u.prepared.Once,
+			Run: func(ctx context.Context) error {
+				p, err := h.prepare(u.Unit)
+				if err != nil {
+					return err
+				}
+				h.count(1)
+				defer h.count(-1)
+				if err := p.run(ctx); err != nil {
+					return h.mistake(u.Unit, err)
+				}
+				return nil
+			},
+		})
+	}
+	return members
+}
+
+// count counts the units that run.
+func (h *hosting) count(by int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running += by
+}
+
+// exitLimit is how long the process waits at a second interrupt until all units have killed their programs. A unit that
+// is being opened has none, and does not say so.
+const exitLimit = time.Second
+
+// exit ends the process at once, at the second interrupt, when the programs of all units have been killed.
+func (h *hosting) exit() {
+	h.mu.Lock()
+	if h.leaving++; h.leaving == h.running {
+		close(h.allLeft)
+	}
+	h.mu.Unlock()
+	pause.UntilClosed(h.allLeft, exitLimit)
+	exitAtOnce()
+}

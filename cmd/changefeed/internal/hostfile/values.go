@@ -1,0 +1,224 @@
+package hostfile
+
+import (
+	"iter"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+)
+
+// pairs returns the keys and values of a mapping, and blames all that is none. at is the place of the node.
+func (r *reader) pairs(node *yaml.Node, at string) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(*yaml.Node, *yaml.Node) bool) {
+		if node.Kind != yaml.MappingNode {
+			r.blame(node.Line, "%s is %s: want keys with values", at, describe(node))
+			return
+		}
+		var seen []string
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key, value := node.Content[i], resolve(node.Content[i+1])
+			switch {
+			case key.Kind != yaml.ScalarNode || key.Tag == "!!merge":
+				r.blame(key.Line, "%s has a key that is %s: want a name; what units share stands in %s", at,
+					describe(key), defaultsKey)
+				continue
+			case slices.Contains(seen, key.Value):
+				r.blame(key.Line, "%s.%s is there twice: want it once", at, key.Value)
+				continue
+			}
+			seen = append(seen, key.Value)
+			if !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// readValues reads the options of a mapping.
+func (r *reader) readValues(node *yaml.Node, at string, options []Option) (values []Value) {
+	names := map[string]bool{}
+	for key, node := range r.pairs(node, at) {
+		option, isFile := findOption(options, key.Value)
+		switch {
+		case option == nil:
+			r.blameUnknown(key, at, options)
+			continue
+		case names[option.Name]:
+			r.blame(key.Line, "%s.%s and %[2]s%s are both there: want one of them", at, option.Name, fileEnding)
+			continue
+		}
+		names[option.Name] = true
+		if text, ok := r.readText(node, at+"."+key.Value, option.IsSecret && !isFile); ok {
+			if isFile {
+				text, ok = r.readSecret(text, at+"."+key.Value, key.Line)
+			}
+			if ok {
+				values = append(values, Value{option.Name, text, key.Line})
+			}
+		}
+	}
+	return values
+}
+
+// findOption returns the option of a key, and whether the key names a file with its value.
+func findOption(options []Option, key string) (o *Option, isFile bool) {
+	name, isFile := strings.CutSuffix(key, fileEnding)
+	for i := range options {
+		switch {
+		case options[i].Name == key:
+			return &options[i], false
+		case isFile && options[i].IsSecret && options[i].Name == name:
+			return &options[i], true
+		}
+	}
+	return nil, false
+}
+
+// blameUnknown blames a key that is no option of a unit, with keys that are similar.
+func (r *reader) blameUnknown(key *yaml.Node, at string, options []Option) {
+	if slices.Contains(r.handlerKeys(), key.Value) && at == defaultsKey {
+		r.blame(key.Line, "%s.%s is a handler: want it in a unit", at, key.Value)
+		return
+	}
+	isElsewhere := slices.ContainsFunc(r.allOptions(), func(o Option) bool { return o.Name == key.Value })
+	if isElsewhere {
+		r.blame(key.Line, "%s.%s does not fit the handler of this unit: leave it out", at, key.Value)
+		return
+	}
+	var names []string
+	for _, o := range options {
+		names = append(names, o.Name)
+	}
+	text := "want the name of a flag without the dashes"
+	if near := usage.Nearest(strings.TrimLeft(key.Value, "-"), names); len(near) > 0 {
+		text = "do you mean " + strings.Join(near, " or ") + "?"
+	}
+	r.blame(key.Line, "%s.%s is unknown: %s", at, key.Value, text)
+}
+
+// readCommand reads the value of a handler: a text or, for a program, a list of texts.
+func (r *reader) readCommand(node *yaml.Node, at string, isList bool) (command []string) {
+	nodes := []*yaml.Node{node}
+	if node.Kind == yaml.SequenceNode && isList && len(node.Content) > 0 {
+		nodes = node.Content
+	}
+	for _, n := range nodes {
+		n = resolve(n)
+		if n.Kind != yaml.ScalarNode && isList {
+			r.blame(n.Line, "%s is %s: want a program, or a list of a program and its arguments", at, describe(n))
+			return nil
+		}
+		text, ok := r.readText(n, at, false)
+		if !ok {
+			return nil
+		}
+		command = append(command, text)
+	}
+	return command
+}
+
+// variable is the form of an environment variable in a text, and $$ is a dollar.
+var variable = regexp.MustCompile(`\$\$|\$\{[^}]*\}`)
+
+// variableName is the form of the name of a variable.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// readText reads a scalar with its environment variables. A secret must be a variable alone.
+func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text string, ok bool) {
+	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
+		r.blame(node.Line, "%s is %s: want a value", at, describe(node))
+		return "", false
+	}
+	if rest := variable.ReplaceAllString(node.Value, ""); isSecret && (rest != "" || node.Value == "") {
+		r.blame(node.Line, "%s is a secret: want ${NAME}, an environment variable, or %s%s, the path of a file", at,
+			at[strings.LastIndexByte(at, '.')+1:], fileEnding)
+		return "", false
+	}
+	if hasPassword(node.Value) {
+		r.blame(node.Line, "%s has a password, which is a secret: want ${NAME} in its place, an environment variable", at)
+		return "", false
+	}
+	ok = true
+	text = variable.ReplaceAllStringFunc(node.Value, func(found string) string {
+		if found == "$$" {
+			return "$"
+		}
+		key := found[2 : len(found)-1]
+		value, isSet := os.LookupEnv(key)
+		switch {
+		case !variableName.MatchString(key):
+			r.blame(node.Line, "%s has %s: want ${NAME} for an environment variable, or $$ for a dollar", at, found)
+			ok = false
+		case !isSet:
+			r.blame(node.Line, "%s needs $%s: the environment has no such variable", at, key)
+			ok = false
+		}
+		return value
+	})
+	return text, ok
+}
+
+// hasPassword reports whether a text is a URL with a password that is written out.
+func hasPassword(text string) bool {
+	if !strings.Contains(text, "://") {
+		return false
+	}
+	u, err := url.Parse(variable.ReplaceAllString(text, ""))
+	if err != nil || u.User == nil {
+		return false
+	}
+	password, _ := u.User.Password()
+	return password != ""
+}
+
+// maxSecret is the largest size of a file with a secret.
+const maxSecret = 64 << 10
+
+// readSecret reads the file with a secret, without the line end. An error has no part of the content.
+func (r *reader) readSecret(path, at string, line int) (text string, ok bool) {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxSecret {
+		r.blame(line, "%s is %s: the file has %d bytes: want at most %d", at, path, info.Size(), maxSecret)
+		return "", false
+	}
+	content, readErr := os.ReadFile(path)
+	if err != nil || readErr != nil {
+		r.blame(line, "%v", usage.Path(at, path, readErr))
+		return "", false
+	}
+	text = strings.TrimSpace(string(content))
+	if text == "" {
+		r.blame(line, "%s is %s: the file is empty: want the secret in it", at, path)
+		return "", false
+	}
+	return text, true
+}
+
+// resolve returns the node that an alias names.
+func resolve(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+// describe names a node for people.
+func describe(node *yaml.Node) string {
+	switch {
+	case node.Kind == yaml.MappingNode:
+		return "a mapping"
+	case node.Kind == yaml.SequenceNode && len(node.Content) == 0:
+		return "an empty list"
+	case node.Kind == yaml.SequenceNode:
+		return "a list"
+	case node.Tag == "!!null":
+		return "empty"
+	}
+	return node.Value
+}
