@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
@@ -106,11 +108,14 @@ type Opener struct {
 	flags    Settings
 	stores   map[string]*docstore.DB
 	accounts map[string]*Account
+	logins   map[*Login]*Account
 }
 
 // NewOpener makes an Opener whose accounts use these settings.
 func NewOpener(flags Settings) *Opener {
-	return &Opener{flags: flags, stores: map[string]*docstore.DB{}, accounts: map[string]*Account{}}
+	return &Opener{
+		flags: flags, stores: map[string]*docstore.DB{}, accounts: map[string]*Account{}, logins: map[*Login]*Account{},
+	}
 }
 
 // Parse reads an address as [Settings.Parse] does.
@@ -122,7 +127,7 @@ func (o *Opener) Close() error {
 	for _, db := range o.stores {
 		errs = append(errs, db.Close())
 	}
-	for _, a := range o.accounts {
+	for _, a := range slices.AppendSeq(slices.Collect(maps.Values(o.accounts)), maps.Values(o.logins)) {
 		if a.client != nil { // that of a store is the store itself
 			a.client.Close()
 		}
