@@ -13,7 +13,7 @@ var waivers = []waiver{
 	{"booleans", "internal/proof/sim:weather", "kinds of trouble, drawn each for itself"},
 	{"file-length", "docstore/keys.go", "all byte layouts of the store, each with its reader beside its writer"},
 	{
-		"goroutine", "trigger/program/stderr.go:newStderr",
+		"goroutine", "internal/child/output.go:newOutput",
 		"a program may leave others behind, which write to its standard error for as long as they run",
 	},
 	{
@@ -130,7 +130,13 @@ var edges = map[string][]string{
 		".", "feed", "internal/cloudevent", "internal/filelock", "outbox", "outbox/internal/calls", thirdParty,
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
-	"trigger":           {"feed", "internal/changeline", "internal/pause", "internal/webhook"},
+	"trigger": {
+		"feed", "internal/changeline", "internal/child", "internal/inhand", "internal/pause", "internal/suspects",
+		"internal/webhook",
+	},
+	"internal/child":    {},
+	"internal/inhand":   {},
+	"internal/suspects": {},
 	// separate modules, with the SDKs
 	"conformance": {thirdParty},
 	// connects the parts

@@ -11,8 +11,8 @@ type App struct {
 	// Program says how the app's custom handler is started (customHandler in host.json).
 	Program Program
 
-	// Timeout limits an invocation (functionTimeout in host.json). Zero is no limit; the default of ReadApp is 30
-	// minutes.
+	// Timeout limits an invocation (functionTimeout in host.json). Zero is no limit; ReadApp sets 30 minutes by
+	// default.
 	Timeout time.Duration
 
 	// UserAgentSuffix is sent to the account (extensions.cosmosDB.userAgentSuffix).

@@ -39,8 +39,8 @@ func places(name string) []string {
 	return []string{"ConnectionStrings:AzureWebJobs" + name, "AzureWebJobs" + name, "ConnectionStrings:" + name, name}
 }
 
-// variables are the beginnings of the environment variables in which Azure has the connection strings of an app.
-var variables = []string{"CUSTOMCONNSTR_", "DOCDBCONNSTR_"}
+// stringVariables are the beginnings of the environment variables in which Azure has the connection strings of an app.
+var stringVariables = []string{"CUSTOMCONNSTR_", "DOCDBCONNSTR_"}
 
 // connectionString returns the value of a setting that may be a connection string.
 func (s settings) connectionString(name string) string {
@@ -48,7 +48,7 @@ func (s settings) connectionString(name string) string {
 		return value
 	}
 	if short, ok := strings.CutPrefix(name, "ConnectionStrings:"); ok {
-		for _, variable := range variables {
+		for _, variable := range stringVariables {
 			if value, _ := s.get(variable + short); value != "" {
 				return value
 			}
