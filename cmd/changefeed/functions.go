@@ -60,7 +60,8 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 	case o.Options.Drain <= 0:
 		return usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
 	case o.grace <= 0 || o.grace >= o.Options.Drain:
-		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.Options.Drain))
+		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
+			o.Options.Drain))
 	}
 	app, err := function.ReadApp(dir, function.ReadOptions{Environ: os.Environ(), Only: o.only})
 	if err != nil {

@@ -255,8 +255,13 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",
 	},
+	"cmd/changefeed/internal/functions": {
+		".", "docstore", "feed", "cmd/changefeed/internal/instance", "cmd/changefeed/internal/items",
+		"cmd/changefeed/internal/place", "cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal",
+		"cmd/changefeed/internal/usage", "trigger", thirdParty,
+	},
 	"cmd/changefeed/internal/instance": {
-		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg",
+		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg", "internal/notes",
 		"internal/cosmosdb/leasedoc", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/unit",
 		"cmd/changefeed/internal/usage",

@@ -70,6 +70,7 @@ func Run(ctx context.Context, app *function.App, s Settings) (err error) {
 	}
 	host.Start(ctx)
 	defer host.Close()
+	outer := ctx
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	failed := make([]error, len(instances))
@@ -77,11 +78,12 @@ func Run(ctx context.Context, app *function.App, s Settings) (err error) {
 	for i, one := range instances {
 		h := host.Handler(&app.Functions[i], outputs[i])
 		running.Go(func() {
-			failed[i] = one.Run(ctx, func(*place.Container) (instance.Handler, error) { return h, nil })
-			if failed[i] != nil {
-				failed[i] = inFunction(app.Functions[i].Name, failed[i])
-				end()
+			err := one.Run(ctx, func(*place.Container) (instance.Handler, error) { return h, nil })
+			if err == nil || ctx.Err() != nil && outer.Err() == nil && errors.Is(err, context.Canceled) {
+				return // another function has ended this one
 			}
+			failed[i] = inFunction(app.Functions[i].Name, err)
+			end()
 		})
 	}
 	running.Wait()
@@ -172,7 +174,8 @@ func openOutputs(ctx context.Context, opener *place.Opener, app *function.App, f
 
 // isMissing reports whether an error means that a container does not exist.
 func isMissing(err error) bool {
-	return errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) || errors.Is(err, place.ErrNoDatabase)
+	return errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) ||
+		errors.Is(err, place.ErrNoDatabase)
 }
 
 // makeOutput makes the container of an output.

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// A Function is what an instance does as the trigger of Azure Functions does it: the unit may have no name, and its start
-// concerns new leases only.
+// A Function is what an instance does as the trigger of Azure Functions does it: the unit may have no name, and its
+// start concerns new leases only.
 type Function struct {
 	Name           string
 	Source, Leases place.Address
@@ -24,9 +24,9 @@ type Function struct {
 // storeGrain is the grain of the times of a store.
 const storeGrain = time.Second
 
-// startOfFunction returns the start for a unit with these records. Azure looks at the start only if there are no leases,
-// and so does the result: a unit that exists goes on, whatever its function.json says now. Leases of Azure without a
-// position begin when the unit was made, and not now, so no change is lost between the two hosts.
+// startOfFunction returns the start for a unit with these records. As in Azure, the start of function.json is for new
+// leases: a unit that exists goes on, whatever its function.json says now. Leases of Azure without a position begin
+// when the unit was made, and not now, so no change is lost between the two hosts.
 func startOfFunction(o changefeed.Options, records []feed.Record) feed.Start {
 	at := slices.IndexFunc(records, func(record feed.Record) bool { return record.Kind == feed.KindInfo })
 	isLease := func(record feed.Record) bool { return record.Kind == feed.KindLease }
