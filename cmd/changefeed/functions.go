@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -87,7 +88,10 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 // explainMistakes writes the mistakes of an app, each on a line of its own.
 func (o *functionsOptions) explainMistakes(dir string, err error) error {
 	mistakes := strings.Split(err.Error(), "\n")
-	if len(mistakes) == 1 {
+	switch {
+	case len(mistakes) == 1 && errors.Is(err, function.ErrNoFunction):
+		return usage.Missing{Err: err}
+	case len(mistakes) == 1:
 		return err
 	}
 	for _, mistake := range mistakes {

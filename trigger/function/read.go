@@ -37,6 +37,9 @@ type reader struct {
 	errs     []error
 }
 
+// ErrNoFunction is wrapped by the error of a name in [ReadOptions].Only that no function has.
+var ErrNoFunction = errors.New("there is no function")
+
 // ReadApp reads the app in a directory: host.json, the function.json of each function, and local.settings.json if there
 // is one. If something is wrong, the error has a line for each mistake of all files. No error has a key of an account.
 func ReadApp(dir string, o ReadOptions) (*App, error) {
@@ -226,7 +229,8 @@ func (r *reader) readFunctions() {
 	}
 	for _, name := range r.only {
 		if found[strings.ToLower(name)] != name {
-			r.refuse("there is no function %s: want %s", name, alternatives(name, slices.Sorted(maps.Values(found))))
+			r.refuse("%w %s: want %s", ErrNoFunction, name,
+				strings.TrimSuffix(alternatives(name, slices.Sorted(maps.Values(found))), ", or none"))
 		}
 	}
 }
