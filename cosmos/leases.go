@@ -32,6 +32,10 @@ type LeaseOptions struct {
 	// FollowEvery is how often the lease container's change feed is read if the server cannot hold reads; at least 1 s,
 	// 0 is 5 s. FollowEvery bounds how late this instance notices a hand-over of leases, and each read costs a request.
 	FollowEvery time.Duration
+
+	// Unnamed allows an empty processor name, which the functions of Azure Functions have unless they set a
+	// leaseContainerPrefix.
+	Unnamed bool
 }
 
 const (
@@ -68,7 +72,7 @@ type Leases struct {
 func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container,
 	o LeaseOptions,
 ) (*Leases, error) {
-	if !leasedoc.IsProcessor(processor) {
+	if !leasedoc.IsProcessor(processor) && (processor != "" || !o.Unnamed) {
 		return nil,
 			badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
 	}

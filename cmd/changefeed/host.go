@@ -63,7 +63,7 @@ func (o *hostOptions) run(cmd *cobra.Command, path string) (err error) {
 	// Without a reader, a program would end at its first write, and its batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
-	log := slog.New(logHandler(cmd, o.report))
+	log := slog.New(logHandler(cmd, o.report, slog.LevelWarn))
 	running := fleet.New(log)
 	running.Exchange(ctx, h.members(units))
 	defer h.reloadAtHangup(ctx, running, log)()

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/doctor"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/functions"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
@@ -56,7 +57,7 @@ func allKinds() []report.Kind {
 			contextKind, removedContextKind, partitionKind, skipKind, stepKind, unit.ActionKind, unit.RemovalKind,
 			unit.ExplanationKind,
 			letters.ListKind, letters.WholeKind, letters.AnswerKind,
-			bench.FigureKind, exportKind, unload.SalvageKind, programKind, hostedKind,
+			bench.FigureKind, exportKind, unload.SalvageKind, programKind, hostedKind, functions.PlanKind,
 		},
 		dataKinds(), unit.Kinds(), doctor.Kinds(), report.Kinds(),
 	)

@@ -33,6 +33,7 @@ func commands() []*cobra.Command {
 		queryCommand(),
 		tailCommand(),
 		runCommand(),
+		functionsCommand(),
 		relayCommand(),
 		hostCommand(),
 		validateCommand(),

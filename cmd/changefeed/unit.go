@@ -47,25 +47,33 @@ func (o *unitOptions) unit() *unitOptions { return o }
 // register adds the flags. Their defaults are those of the processor's options, written here so that the help shows
 // them.
 func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyMeans string) {
+	o.registerShared(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.Source, "source", "", "`address` of the monitored container")
 	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container (default leases)")
-	f.BoolVar(&o.Create, "create-leases", false, "make the lease and letter containers if missing")
 	f.StringVar(&o.Name, "name", "", "`name` of the unit")
-	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance (default host and process)")
 	f.StringVar(&o.Options.Variant, "variant", "", "`name` of the handler and its version, which instances compare")
 	f.Var(&o.from, "from", "where a new unit begins; also how long ago, as 15m (default beginning)")
 	f.IntVar(&o.Options.MaxItems, "batch-size", 0, "changes in a batch, at most; 0 is a whole page")
 	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "least number of leases of the unit")
-	f.IntVar(&o.Options.Weight, "weight", 1, "share of leases, beside other instances")
 	f.BoolVar(&o.Options.ShareByLoad, "share-by-load", false, "share leases by their loads, not by their number")
 	f.DurationVar(&o.Options.Poll, "poll", 5*time.Second, "longest pause between reads")
 	f.DurationVar(&o.Options.Acquire, "acquire", 13*time.Second, "time between rounds of sharing leases")
 	f.DurationVar(&o.Options.Renew, "renew", 17*time.Second, "time between renewals of idle leases")
 	f.DurationVar(&o.Options.Expiration, "expiration", time.Minute,
 		"silence after which others take leases")
-	f.DurationVar(&o.Options.Drain, "drain", 10*time.Second, "time for a batch in hand at the end")
 	f.IntVar(&o.Options.Concurrency, "concurrency", concurrency, concurrencyMeans)
+	_ = cmd.MarkFlagRequired("source") // fails only for an unknown flag
+	_ = cmd.MarkFlagRequired("name")
+}
+
+// registerShared adds the flags that functions has too, where files of the app say the rest.
+func (o *unitOptions) registerShared(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.Create, "create-leases", false, "make the lease and letter containers if missing")
+	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance (default host and process)")
+	f.IntVar(&o.Options.Weight, "weight", 1, "share of leases, beside other instances")
+	f.DurationVar(&o.Options.Drain, "drain", 10*time.Second, "time for a batch in hand at the end")
 	f.IntVar(&o.Options.OnFailure.MaxAttempts, "max-attempts", 0,
 		"park a change that failed this often; 0 is never")
 	f.DurationVar(&o.Options.OnFailure.MaxAge, "max-age", 0,
@@ -77,26 +85,29 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f.BoolVar(&o.Once, "once", false, "end when all changes are handled")
 	o.report = addOutput(cmd, report.Text, report.JSON)
 	accountFlags(cmd, &o.Account)
-	_ = cmd.MarkFlagRequired("source") // fails only for an unknown flag
-	_ = cmd.MarkFlagRequired("name")
 }
 
 // newInstance returns the instance that the flags describe.
 func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error) {
 	o.Options.Start = o.from.Value
-	o.Log = slog.New(logHandler(cmd, o.report))
+	o.setVoice(cmd)
+	return instance.New(o.Settings)
+}
+
+// setVoice sets how the instance speaks and ends.
+func (o *unitOptions) setVoice(cmd *cobra.Command) {
+	o.Log = slog.New(logHandler(cmd, o.report, slog.LevelWarn))
 	if o.report.Form != report.JSON {
 		o.Say = func(text string) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.Harmless(text))
 		}
 	}
 	o.Exit = exitAtOnce
-	return instance.New(o.Settings)
 }
 
-// logHandler logs to standard error, because standard output is for results, or for the program.
-func logHandler(cmd *cobra.Command, r *report.Report) slog.Handler {
-	level := slog.LevelWarn
+// logHandler logs to standard error, because standard output is for results, or for the program. The level is lower if
+// the user has asked for more.
+func logHandler(cmd *cobra.Command, r *report.Report, level slog.Level) slog.Handler {
 	switch n, _ := cmd.Flags().GetCount(verboseFlag); { // fails only for an unknown flag
 	case n > 1:
 		level = slog.LevelDebug

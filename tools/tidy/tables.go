@@ -13,7 +13,7 @@ var waivers = []waiver{
 	{"booleans", "internal/proof/sim:weather", "kinds of trouble, drawn each for itself"},
 	{"file-length", "docstore/keys.go", "all byte layouts of the store, each with its reader beside its writer"},
 	{
-		"goroutine", "trigger/program/stderr.go:newStderr",
+		"goroutine", "internal/child/output.go:newOutput",
 		"a program may leave others behind, which write to its standard error for as long as they run",
 	},
 	{
@@ -130,7 +130,13 @@ var edges = map[string][]string{
 		".", "feed", "internal/cloudevent", "internal/filelock", "outbox", "outbox/internal/calls", thirdParty,
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
-	"trigger":           {"feed", "internal/changeline", "internal/pause", "internal/webhook"},
+	"trigger": {
+		"feed", "internal/changeline", "internal/child", "internal/inhand", "internal/pause", "internal/suspects",
+		"internal/webhook",
+	},
+	"internal/child":    {},
+	"internal/inhand":   {},
+	"internal/suspects": {},
 	// separate modules, with the SDKs
 	"conformance": {thirdParty},
 	// connects the parts
@@ -249,8 +255,13 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",
 	},
+	"cmd/changefeed/internal/functions": {
+		".", "docstore", "feed", "cmd/changefeed/internal/instance", "cmd/changefeed/internal/items",
+		"cmd/changefeed/internal/place", "cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal",
+		"cmd/changefeed/internal/usage", "trigger", thirdParty,
+	},
 	"cmd/changefeed/internal/instance": {
-		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg",
+		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg", "internal/notes",
 		"internal/cosmosdb/leasedoc", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/unit",
 		"cmd/changefeed/internal/usage",

@@ -11,8 +11,8 @@ type App struct {
 	// Program says how the app's custom handler is started (customHandler in host.json).
 	Program Program
 
-	// Timeout limits an invocation (functionTimeout in host.json). Zero is no limit; the default of ReadApp is 30
-	// minutes.
+	// Timeout limits an invocation (functionTimeout in host.json). Zero is no limit; ReadApp sets 30 minutes by
+	// default.
 	Timeout time.Duration
 
 	// UserAgentSuffix is sent to the account (extensions.cosmosDB.userAgentSuffix).
@@ -20,6 +20,13 @@ type App struct {
 
 	// Functions are the functions with a Cosmos DB trigger, in the order of their names.
 	Functions []Function
+
+	// Environ are the settings of the app for its program, each as NAME=VALUE: the environment, and what
+	// local.settings.json adds to it.
+	Environ []string
+
+	// Notices are what the owner of the app has to know, such as functions that do not run here.
+	Notices []string
 }
 
 // A Program is the description of a custom handler. The texts are as host.json has them: names of variables between
@@ -33,6 +40,9 @@ type Program struct {
 
 	// Start is how long the program may take until it answers (initializationTimeout; default 30 s).
 	Start time.Duration
+
+	// Forwards is enableForwardingHttpRequest: the host of Azure follows no redirects then.
+	Forwards bool
 }
 
 // A Function is a function with a Cosmos DB trigger.
@@ -73,15 +83,46 @@ type Output struct {
 	Connection          Connection
 	Create              bool   // createIfNotExists
 	PartitionKey        string // path of the partition key of a container that is made
-	IsBinary            bool   // dataType is binary: texts are not decoded from base64
+	Throughput          int    // RU/s of a container that is made; 0 is the default of the account
+	Regions             []string
+	IsBinary            bool // dataType is binary: texts are not decoded from base64
 }
 
 // A Connection is an account, as the setting of its name describes it.
 type Connection struct {
-	Setting  string // the name of the setting
-	Endpoint string // URL of the account
-	Key      string // empty if an identity is used
+	Setting  string   // the name of the setting
+	Endpoint string   // URL of the account
+	Key      string   // empty if an identity is used
+	Identity Identity // if there is no Key
 }
+
+// String returns the connection without its secrets.
+func (c Connection) String() string { return c.Endpoint + " of setting " + c.Setting }
+
+// An Identity is an identity of Microsoft Entra ID. The zero value is that of the environment or of the machine.
+type Identity struct {
+	Kind       IdentityKind
+	TenantID   string
+	ClientID   string
+	Secret     string // clientSecret
+	ResourceID string // managedIdentityResourceId
+	ObjectID   string // managedIdentityObjectId
+	TokenFile  string // tokenFilePath
+}
+
+// String returns the kind of the identity, and no secret.
+func (i Identity) String() string { return string(i.Kind) }
+
+// IdentityKind says how an identity gets its tokens.
+type IdentityKind string
+
+// The kinds of identities.
+const (
+	IdentityDefault  IdentityKind = ""                 // of the environment, the machine or its user
+	IdentityManaged  IdentityKind = "managedidentity"  // of the virtual machine or the pod
+	IdentityWorkload IdentityKind = "workloadidentity" // of a workload in Kubernetes
+	IdentitySecret   IdentityKind = "clientsecret"     // of an application with a secret
+)
 
 // A Retry is the retry policy of a function.
 type Retry struct {

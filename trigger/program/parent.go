@@ -9,6 +9,7 @@ import (
 	"log/slog"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/inhand"
 	"github.com/millrace/changefeed/trigger/contract"
 )
 
@@ -47,14 +48,14 @@ func (p *Parent) Err() error { return p.host.Err() }
 
 // Handle hands a batch to the program and returns the outcome that the program reports.
 func (p *Parent) Handle(ctx context.Context, b *feed.Batch) error {
-	p.count(b.LeaseToken, +1)
-	defer p.count(b.LeaseToken, -1)
+	inhand.Count(&p.inHand, b.LeaseToken, +1)
+	defer inhand.Count(&p.inHand, b.LeaseToken, -1)
 	err := p.host.Handle(ctx, b)
 	if ended := p.host.Err(); ended != nil && errors.Is(err, ended) {
 		err = &feed.Failure{Outage: true, Err: err} // no change is at fault
 	}
 	if err != nil && errors.Is(context.Cause(ctx), feed.ErrStopped) {
-		p.interrupted(b.LeaseToken)
+		inhand.Interrupt(&p.inHand, b.LeaseToken)
 	}
 	return err
 }

@@ -46,6 +46,8 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/child"
+	"github.com/millrace/changefeed/internal/inhand"
 	"github.com/millrace/changefeed/trigger/contract"
 )
 
@@ -145,19 +147,19 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	cmd := h.runProcess(ctx, b, input)
 	to := h.opts.Stderr
 	if h.opts.Log != nil {
-		to = &lineLog{log: h.opts.Log.With("lease", b.LeaseToken)}
+		to = &child.LineLog{Say: h.opts.Log.With("lease", b.LeaseToken).Warn}
 	}
-	said, err := newStderr(cmd, to)
+	said, err := child.NewStderr(cmd, to)
 	if err == nil {
 		err = h.startProcess(cmd)
-		said.closeOurEnd()
+		said.CloseOurEnd()
 	}
 	if err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
 	defer h.forget(cmd)
-	h.count(b.LeaseToken, +1)
-	defer h.count(b.LeaseToken, -1)
+	inhand.Count(&h.inHand, b.LeaseToken, +1)
+	defer inhand.Count(&h.inHand, b.LeaseToken, -1)
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { ended <- cmd.Wait() })
@@ -167,16 +169,16 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	case <-ctx.Done():
 		err = h.endProcess(ctx, cmd.Process, ended)
 	}
-	said.awaitEnd()
+	said.AwaitEnd()
 	if errors.Is(err, exec.ErrWaitDelay) { // the program exited with 0, and other processes still have the pipe
 		err = nil
 	}
 	if err != nil {
-		kill(cmd.Process) // child processes must not go on beside the next attempt
+		child.Kill(cmd.Process) // child processes must not go on beside the next attempt
 		if errors.Is(context.Cause(ctx), feed.ErrStopped) {
-			h.interrupted(b.LeaseToken)
+			inhand.Interrupt(&h.inHand, b.LeaseToken)
 		}
-		if reason := said.lastLine(); reason != "" {
+		if reason := said.LastLine(); reason != "" {
 			return fmt.Errorf("%s: %w: %s", h.command[0], err, reason)
 		}
 		return fmt.Errorf("%s: %w", h.command[0], err)
@@ -214,7 +216,7 @@ func (h *Handler) Kill() {
 	defer h.ends.Unlock()
 	h.closed = true
 	for cmd := range h.runs {
-		kill(cmd.Process)
+		child.Kill(cmd.Process)
 	}
 }
 
@@ -241,7 +243,7 @@ func (h *Handler) runProcess(ctx context.Context, b *feed.Batch, input *bytes.Bu
 	)
 	cmd.Stdin, cmd.Stdout = fenced{ctx, input}, h.opts.Stdout
 	cmd.WaitDelay = h.opts.Grace
-	cmd.SysProcAttr = apart()
+	cmd.SysProcAttr = child.Apart()
 	return cmd
 }
 
@@ -268,14 +270,14 @@ func (h *Handler) endProcess(ctx context.Context, process *os.Process, ended <-c
 	if errors.Is(context.Cause(ctx), feed.ErrLeaseLost) {
 		patience = min(patience, h.opts.Expiration/hurriedPart)
 	}
-	terminate(process)
+	child.Terminate(process)
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case err = <-ended:
-		kill(process) // child processes may still run
+		child.Kill(process) // child processes may still run
 	case <-timer.C:
-		kill(process)
+		child.Kill(process)
 		err = <-ended
 	}
 	return err

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/child"
 	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/suspects"
 	"github.com/millrace/changefeed/trigger/contract"
 )
 
@@ -78,7 +80,7 @@ func (w *Worker) live(ctx context.Context, l *life, stopping <-chan struct{}) er
 		w.opts.Log.Info("the program runs", "pid", p.cmd.Process.Pid, "batches", host.Batches(),
 			"client", host.Client())
 		w.lives.Lock()
-		l.host, l.careful = host, time.Now().Add(carefulTime)
+		l.host, l.turn = host, suspects.NewTurn()
 		w.lives.Unlock()
 		close(l.ready)
 		err = w.accompany(ctx, host, exited, stopping)
@@ -124,7 +126,7 @@ func hearOut(host *contract.Host) error {
 type running struct {
 	cmd                    *exec.Cmd
 	toProgram, fromProgram *os.File
-	said                   *stderr
+	said                   *child.Output
 }
 
 // startProgram starts the process.
@@ -141,16 +143,16 @@ func (w *Worker) startProgram(l *life) (*running, error) {
 	}
 	defer theirOutput.Close()
 	cmd := exec.Command(w.path)
-	cmd.Args, cmd.Stdout, cmd.SysProcAttr = w.command, w.opts.Stdout, apart()
+	cmd.Args, cmd.Stdout, cmd.SysProcAttr = w.command, w.opts.Stdout, child.Apart()
 	in, out := connectPipes(cmd, theirInput, theirOutput)
 	cmd.Env = append(os.Environ(), "CHANGEFEED_CONTRACT="+strconv.Itoa(contract.Version),
 		contract.EnvRead+"="+strconv.Itoa(in), contract.EnvWrite+"="+strconv.Itoa(out),
 		"CHANGEFEED_INSTANCE="+w.opts.Instance)
 	cmd.WaitDelay = w.opts.Grace
-	said, err := newStderr(cmd, &lineLog{log: w.opts.Log})
+	said, err := child.NewStderr(cmd, &child.LineLog{Say: w.opts.Log.Warn})
 	if err == nil {
 		err = w.startProcess(l, cmd)
-		said.closeOurEnd()
+		said.CloseOurEnd()
 	}
 	if err != nil {
 		toProgram.Close()
@@ -186,17 +188,17 @@ func (w *Worker) endProgram(p *running, exited <-chan error, why error) error {
 	}
 	err, isEnded := awaitExit(exited, patience)
 	if !isEnded && why == nil {
-		terminate(p.cmd.Process)
+		child.Terminate(p.cmd.Process)
 		err, isEnded = awaitExit(exited, w.opts.Grace)
 	}
-	kill(p.cmd.Process) // child processes may still run
+	child.Kill(p.cmd.Process) // child processes may still run
 	wasKilled := !isEnded
 	if wasKilled {
 		err = <-exited
 	}
 	p.toProgram.Close() // ends a write to a program that does not read
 	p.fromProgram.Close()
-	p.said.awaitEnd()
+	p.said.AwaitEnd()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
@@ -211,7 +213,7 @@ func (w *Worker) endProgram(p *running, exited <-chan error, why error) error {
 			patience)
 	}
 	text := cmp.Or(errorText(err), "exit status 0")
-	if reason := p.said.lastLine(); reason != "" {
+	if reason := p.said.LastLine(); reason != "" {
 		text += ": " + reason
 	}
 	return fmt.Errorf("%s has ended: %s", w.command[0], text)

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/child"
+	"github.com/millrace/changefeed/internal/inhand"
+	"github.com/millrace/changefeed/internal/suspects"
 	"github.com/millrace/changefeed/trigger/contract"
 )
 
@@ -63,10 +66,6 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// carefulTime is how long a program receives a single batch at a time, at most, after its predecessor has ended with
-// several batches in hand.
-const carefulTime = time.Minute
-
 // A Worker is a [feed.Handler] that keeps one long-lived program, which handles the batches of all leases and speaks
 // the contract of package contract. A program that ends, whatever its exit code, is started again after a pause.
 //
@@ -83,10 +82,11 @@ type Worker struct {
 
 	inHand
 
-	lives    sync.Mutex
-	life     *life           // the present or the next one
-	suspects map[string]bool // leases whose batches may have ended the last program
-	closed   bool            // no further program may start
+	suspects suspects.Suspects
+
+	lives  sync.Mutex
+	life   *life // the present or the next one
+	closed bool  // no further program may start
 }
 
 // life is one run of the program.
@@ -98,9 +98,8 @@ type life struct {
 	ended chan struct{} // closed when the process is gone; err says why
 
 	process *exec.Cmd
-	turn    chan struct{} // taken by the batch that is alone
-	careful time.Time     // until then, while there are suspects, batches come one at a time
-	handled bool          // a batch was handled
+	turn    *suspects.Turn
+	handled bool // a batch was handled
 }
 
 // NewWorker makes a worker of a command, a program and its arguments. If the program is missing, the error is an
@@ -116,12 +115,12 @@ func NewWorker(command []string, o WorkerOptions) (*Worker, error) {
 		o.Wire = func(toProgram io.WriteCloser) io.WriteCloser { return toProgram }
 	}
 	return &Worker{
-		path: path, command: slices.Clone(command), opts: o, suspects: map[string]bool{}, life: newLife(),
+		path: path, command: slices.Clone(command), opts: o, life: newLife(),
 	}, nil
 }
 
 func newLife() *life {
-	return &life{ready: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
+	return &life{ready: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // Start starts the program, and starts it again whenever it has ended, until Close. When ctx ends, the program is told
@@ -147,7 +146,7 @@ func (w *Worker) Kill() {
 	defer w.lives.Unlock()
 	w.closed = true
 	if p := w.life.process; p != nil {
-		kill(p.Process)
+		child.Kill(p.Process)
 	}
 }
 
@@ -190,21 +189,14 @@ func (w *Worker) Handle(ctx context.Context, b *feed.Batch) error {
 
 // handleAlone hands a batch to the program, alone if a batch like this may have ended the last program.
 func (w *Worker) handleAlone(ctx context.Context, l *life, b *feed.Batch) error {
-	if w.isCareful(l) {
-		select {
-		case l.turn <- struct{}{}:
-		case <-ctx.Done():
-			return contract.Untried(fmt.Errorf("wait for the batch before: %w", context.Cause(ctx)))
-		}
-		if w.isCareful(l) {
-			defer func() { <-l.turn }()
-		} else {
-			<-l.turn
-		}
+	leave, err := w.suspects.Enter(ctx, l.turn)
+	if err != nil {
+		return contract.Untried(fmt.Errorf("wait for the batch before: %w", err))
 	}
-	w.count(b.LeaseToken, +1)
-	defer w.count(b.LeaseToken, -1)
-	err := l.host.Handle(ctx, b)
+	defer leave()
+	inhand.Count(&w.inHand, b.LeaseToken, +1)
+	defer inhand.Count(&w.inHand, b.LeaseToken, -1)
+	err = l.host.Handle(ctx, b)
 	switch {
 	case errors.Is(err, contract.ErrNotSent):
 		return err
@@ -214,7 +206,7 @@ func (w *Worker) handleAlone(ctx context.Context, l *life, b *feed.Batch) error 
 		w.acquit(l, b.LeaseToken, err == nil)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), feed.ErrStopped) {
-		w.interrupted(b.LeaseToken)
+		inhand.Interrupt(&w.inHand, b.LeaseToken)
 	}
 	return err
 }
@@ -228,9 +220,7 @@ func (w *Worker) blame(ctx context.Context, l *life, b *feed.Batch) error {
 	if l.host.Left() <= 1 {
 		return l.err
 	}
-	w.lives.Lock()
-	defer w.lives.Unlock()
-	w.suspects[b.LeaseToken] = true
+	w.suspects.Add(b.LeaseToken)
 	return &feed.Failure{
 		Outage: true, Err: fmt.Errorf("%w (with %d batches in hand; they come again one at a time)", l.err, l.host.Left()),
 	}
@@ -238,17 +228,10 @@ func (w *Worker) blame(ctx context.Context, l *life, b *feed.Batch) error {
 
 // acquit notes that a program has survived a batch of a lease.
 func (w *Worker) acquit(l *life, lease string, isHandled bool) {
+	w.suspects.Acquit(lease)
 	w.lives.Lock()
 	defer w.lives.Unlock()
-	delete(w.suspects, lease)
 	l.handled = l.handled || isHandled
-}
-
-// isCareful reports whether batches come one at a time.
-func (w *Worker) isCareful(l *life) bool {
-	w.lives.Lock()
-	defer w.lives.Unlock()
-	return len(w.suspects) > 0 && time.Now().Before(l.careful)
 }
 
 func (w *Worker) currentLife() *life {

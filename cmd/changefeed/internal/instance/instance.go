@@ -34,6 +34,8 @@ type Settings struct {
 	Account place.Settings
 	Options changefeed.Options // the default of Instance is the host's name
 
+	Function *Function // in place of Source and Leases; nil for the units of run and relay
+
 	Log  *slog.Logger
 	Say  func(text string) // tells people how the instance ends; nil writes that to Log
 	Exit func()            // ends the process at once, at the second interrupt
@@ -109,7 +111,7 @@ func (s *Settings) checkLimits() error {
 // checkOptions refuses a wrong name and all options that the processor refuses, because the processor itself is made
 // when the lease container, a file for dead letters and the directory of a broker exist already.
 func (s *Settings) checkOptions() error {
-	if !leasedoc.IsProcessor(s.Name) {
+	if !leasedoc.IsProcessor(s.Name) && (s.Name != "" || s.Function == nil) {
 		return usage.Flag("name", strconv.Quote(s.Name),
 			`one that tells this deployment unit from others, without / \ ? and #`)
 	}
@@ -134,6 +136,9 @@ func flagError(err error) error {
 
 // parseAddresses parses the addresses of both containers.
 func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
+	if f := s.Function; f != nil {
+		return f.Source, f.Leases, nil
+	}
 	if source, err = s.Account.Parse("--source", s.Source); err != nil {
 		return source, leases, err
 	}
@@ -174,7 +179,7 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err := i.chooseStart(ctx, store); err != nil {
 		return err
 	}
-	if leases != nil { // there was a lease container, with the units of others
+	if leases != nil && i.Function == nil { // there was a lease container, with the units of others
 		i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, i.namesakeHooks(leases, monitored))
 	}
 	return i.runProcessor(ctx, monitored.Source, store, h)
@@ -235,12 +240,16 @@ func wrongContainer(err error) error {
 // chooseStart lets a new unit begin with the oldest change unless the user chose a start, so that nothing that was
 // written before is skipped without a word. An existing unit keeps its start, and all versions can begin only now.
 func (i *Instance) chooseStart(ctx context.Context, store feed.LeaseStore) error {
-	if !i.Options.Start.IsZero() || i.Options.Mode == feed.AllVersionsAndDeletes {
+	if i.Function == nil && (!i.Options.Start.IsZero() || i.Options.Mode == feed.AllVersionsAndDeletes) {
 		return nil
 	}
 	records, _, err := store.List(ctx)
 	if err != nil {
 		return fmt.Errorf("look for the leases of unit %q: %w", i.Name, err)
+	}
+	if i.Function != nil {
+		i.Options.Start = startOfFunction(i.Options, records)
+		return nil
 	}
 	exists := func(record feed.Record) bool { return record.Kind == feed.KindLease || record.Kind == feed.KindInfo }
 	if !slices.ContainsFunc(records, exists) {
@@ -267,7 +276,7 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 		cmp.Or(i.Options.RetryMax, lastRetry)
 	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx),
 		failed.hooks(i.Log, i.Options), away.hooks(i.Log), parked.hooks())
-	defer parked.reportParked(i.Say, i.Letters, i.Name)
+	defer parked.reportParked(i.Say, i.Letters, i.boxName())
 	if i.Once {
 		defer i.endWhenHandled(ctx, end, source, store)()
 	}
@@ -276,6 +285,9 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 		return flagError(err)
 	}
 	if err := processor.Run(ctx); err != nil {
+		if i.Function != nil {
+			return i.Function.explainRefusal(err)
+		}
 		return i.explainRefusal(err)
 	}
 	signals.reportUnfinished()

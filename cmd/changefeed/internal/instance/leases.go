@@ -20,8 +20,12 @@ import (
 func (i *Instance) findLeases(ctx context.Context, opener *place.Opener) (*place.Container, error) {
 	leases, err := opener.Open(ctx, i.leases)
 	switch {
+	case i.Function != nil && i.Create && errors.Is(err, place.ErrNoDatabase):
+		return nil, nil
 	case !errors.Is(err, feed.ErrNotFound) && !errors.Is(err, place.ErrNoContainer):
 		return leases, err
+	case !i.Create && i.Function != nil:
+		return nil, fmt.Errorf("%w; Azure makes the container if createLeaseContainerIfNotExists is true", err)
 	case !i.Create:
 		return nil, place.Advise(err, "--create-leases makes the lease container", i.Leases != "")
 	}
@@ -33,7 +37,12 @@ func (i *Instance) findLeases(ctx context.Context, opener *place.Opener) (*place
 func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, leases,
 	monitored *place.Container,
 ) (_ feed.LeaseStore, err error) {
-	if leases == nil {
+	switch {
+	case leases == nil && i.Function != nil:
+		if leases, err = opener.MakeLeases(ctx, i.leases, i.Function.Throughput); err != nil {
+			return nil, err
+		}
+	case leases == nil:
 		leases, err = opener.CreateLeases(ctx, i.leases)
 		if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoDatabase) {
 			return nil, fmt.Errorf("%w; --create-leases makes the container, in a database that is there", err)
@@ -42,7 +51,11 @@ func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, leases,
 			return nil, err
 		}
 	}
-	store, err := unit.OpenStore(ctx, leases, i.Name, monitored)
+	open := unit.OpenStore
+	if i.Function != nil {
+		open = unit.OpenFunction
+	}
+	store, err := open(ctx, leases, i.Name, monitored)
 	// Only an account has rights. In a store and its files there is nothing to test.
 	if remote, ok := store.(*cosmos.Leases); ok && err == nil {
 		err = remote.SelfTest(ctx, monitored.Remote, i.Options.Mode)

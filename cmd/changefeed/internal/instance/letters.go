@@ -30,7 +30,7 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener,
 		return nil, usage.Flag("dead-letters", i.Letters,
 			fmt.Sprintf("%s for the container of the context, or ./%s for a file", named, i.Letters))
 	}
-	box, err := deadletters.File(i.Letters, i.Name)
+	box, err := deadletters.File(i.Letters, i.boxName())
 	if errors.Is(err, deadletters.ErrInUse) {
 		return nil,
 			fmt.Errorf("--dead-letters is %s: %w: want a file of its own for each process, or a container, which "+
@@ -90,7 +90,7 @@ func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitore
 	if err != nil {
 		return nil, err
 	}
-	b, err := deadletters.Container(c.Concrete(), i.Name, monitored.Concrete())
+	b, err := deadletters.Container(c.Concrete(), i.boxName(), monitored.Concrete())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Address.Quote(), err)
 	}

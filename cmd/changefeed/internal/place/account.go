@@ -234,8 +234,11 @@ type Account struct {
 
 // Account opens the account of an address. The store in a directory is an account too; see storeAccount.
 func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
-	if a.Dir != "" {
+	switch {
+	case a.Dir != "":
 		return o.storeAccount(a)
+	case a.login != nil:
+		return o.loginAccount(ctx, a.login)
 	}
 	c, err := o.flags.findAccount(ctx, a)
 	if err != nil {

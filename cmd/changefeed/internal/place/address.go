@@ -21,6 +21,7 @@ type Address struct {
 	Container string
 	Field     string // the flag of the address; empty for --db and --container
 	Given     string // the text as written
+	login     *Login // the account, in place of that of endpoint; nil if there is none
 	Guessed   bool   // Container is a default of a command about leases, and not what the user wrote
 }
 

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,6 +110,7 @@ type Opener struct {
 	stores   *openStores
 	borrows  bool // the stores are another opener's
 	accounts map[string]*Account
+	logins   map[*Login]*Account
 }
 
 // openStores are the open stores by their directories. Openers can share them, each in a goroutine of its own.
@@ -120,13 +123,16 @@ type openStores struct {
 func NewOpener(flags Settings) *Opener {
 	return &Opener{
 		flags: flags, stores: &openStores{byDir: map[string]*docstore.DB{}}, accounts: map[string]*Account{},
+		logins: map[*Login]*Account{},
 	}
 }
 
 // Sharing makes an Opener with the stores of o and with accounts of its own, which use these settings. Close it before
 // o. Only o closes the stores.
 func (o *Opener) Sharing(flags Settings) *Opener {
-	return &Opener{flags: flags, stores: o.stores, borrows: true, accounts: map[string]*Account{}}
+	shared := NewOpener(flags)
+	shared.stores, shared.borrows = o.stores, true
+	return shared
 }
 
 // Parse reads an address as [Settings.Parse] does.
@@ -140,7 +146,7 @@ func (o *Opener) Close() error {
 			errs = append(errs, db.Close())
 		}
 	}
-	for _, a := range o.accounts {
+	for _, a := range slices.AppendSeq(slices.Collect(maps.Values(o.accounts)), maps.Values(o.logins)) {
 		if a.client != nil { // that of a store is the store itself
 			a.client.Close()
 		}

@@ -45,6 +45,14 @@ func OpenStore(ctx context.Context, leases *place.Container, processor string, m
 			leases.Address.Given, monitored.Address.Given)}
 }
 
+// OpenFunction opens the lease store of a function of Azure Functions, whose name is often empty. Both containers must
+// be in accounts.
+func OpenFunction(ctx context.Context, leases *place.Container, prefix string, monitored *place.Container) (Store,
+	error,
+) {
+	return cosmos.OpenLeases(ctx, leases.Remote, prefix, monitored.Remote, cosmos.LeaseOptions{Unnamed: true})
+}
+
 // A suffix is the text between the processor's name and the dot in the ids of the units on a container.
 type suffix struct {
 	text      string

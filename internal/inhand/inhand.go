@@ -1,4 +1,5 @@
-package program
+// Package inhand knows the leases whose batches a handler has.
+package inhand
 
 import (
 	"maps"
@@ -6,15 +7,16 @@ import (
 	"sync"
 )
 
-// inHand knows the leases whose batches a program has, and those whose batches it could not finish.
-type inHand struct {
+// Leases knows the leases whose batches a handler has, and those whose batches it could not finish. A handler embeds
+// Leases for its exported methods; the functions [Count] and [Interrupt] are for the handler alone.
+type Leases struct {
 	mu      sync.Mutex
 	batches map[string]int // number of batches, by lease
 	cut     []string       // leases whose batches were interrupted because the processor stops
 }
 
-// count adds to the number of batches of a lease.
-func (h *inHand) count(lease string, by int) {
+// Count adds to the number of batches of a lease.
+func Count(h *Leases, lease string, by int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.batches == nil {
@@ -25,15 +27,15 @@ func (h *inHand) count(lease string, by int) {
 	}
 }
 
-// interrupted notes that a batch of a lease was interrupted because the processor stops.
-func (h *inHand) interrupted(lease string) {
+// Interrupt notes that a batch of a lease was interrupted because the processor stops.
+func Interrupt(h *Leases, lease string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cut = append(h.cut, lease)
 }
 
 // Running returns, sorted, the tokens of the leases whose batches are in hand.
-func (h *inHand) Running() []string {
+func (h *Leases) Running() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Sorted(maps.Keys(h.batches))
@@ -41,7 +43,7 @@ func (h *inHand) Running() []string {
 
 // Unfinished returns, sorted, the tokens of the leases whose batches were interrupted because the processor stops,
 // since the last call: these batches are redelivered.
-func (h *inHand) Unfinished() (leases []string) {
+func (h *Leases) Unfinished() (leases []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	leases, h.cut = h.cut, nil

@@ -1,13 +1,12 @@
-package program
+package child
 
-import (
-	"bytes"
-	"log/slog"
-)
+import "bytes"
 
-// lineLog logs the output of a program, line by line. Only one goroutine uses a lineLog.
-type lineLog struct {
-	log  *slog.Logger
+// A LineLog logs the output of a program, line by line. Only one goroutine uses a LineLog.
+type LineLog struct {
+	// Say logs a line, as the methods of a logger do.
+	Say func(line string, args ...any)
+
 	part []byte // of a line without an end
 }
 
@@ -15,7 +14,7 @@ type lineLog struct {
 const maxLine = 16 << 10
 
 // Write implements [io.Writer].
-func (l *lineLog) Write(p []byte) (int, error) {
+func (l *LineLog) Write(p []byte) (int, error) {
 	l.part = append(l.part, p...)
 	for {
 		line, rest, isWhole := bytes.Cut(l.part, []byte("\n"))
@@ -31,14 +30,14 @@ func (l *lineLog) Write(p []byte) (int, error) {
 }
 
 // endLine logs a line without an end.
-func (l *lineLog) endLine() {
+func (l *LineLog) endLine() {
 	l.writeLine(l.part)
 	l.part = nil
 }
 
 // writeLine logs a line, unless it is blank.
-func (l *lineLog) writeLine(line []byte) {
+func (l *LineLog) writeLine(line []byte) {
 	if line = bytes.TrimRight(line, " \r\t"); len(line) > 0 {
-		l.log.Warn(string(bytes.ToValidUTF8(line, []byte("�"))), "origin", "program")
+		l.Say(string(bytes.ToValidUTF8(line, []byte("�"))), "origin", "program")
 	}
 }

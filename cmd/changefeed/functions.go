@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/functions"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/trigger/function"
+)
+
+// The command functions: an Azure Functions app with a custom handler. trigger/function reads the app and keeps its
+// program, and cmd/changefeed/internal/functions runs the processors.
+
+// functionsOptions are the flags of functions.
+type functionsOptions struct {
+	unitOptions
+	only  []string
+	check bool
+	grace time.Duration
+}
+
+// functionsCommand is the command functions.
+func functionsCommand() *cobra.Command {
+	var o functionsOptions
+	cmd := &cobra.Command{
+		Use:     "functions DIR [flags]",
+		GroupID: groupFeed,
+		Short:   "Run the Cosmos DB triggers of an Azure Functions app",
+		Long: `DIR is an Azure Functions app with a custom handler: it has host.json, and a directory with function.json for each
+function. Each function with a cosmosDBTrigger runs as a processor, on the leases that it has in Azure, and all share one
+program, the custom handler. Settings of the app are environment variables, as in Azure; local.settings.json adds to them.
+Each setting is obeyed or refused. docs/functions.md has the list, and the differences.
+
+Functions with other triggers do not run. If a batch fails, it comes again; with --dead-letters, a change that has failed
+maxRetryCount + 1 times (or --max-attempts) is parked. A single function that cannot run ends all.`,
+		Example: `  changefeed functions . --check
+  changefeed functions /srv/app --function Copies --dead-letters cosmos:shop/letters`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	o.registerShared(cmd)
+	f.StringArrayVar(&o.only, "function", nil, "`name` of a function to run; may be repeated (default all)")
+	f.BoolVar(&o.check, "check", false, "show what would run, and run nothing")
+	f.DurationVar(&o.grace, "grace", function.DefaultGrace, "SIGTERM to SIGKILL; less than --drain")
+	untilStdinFlag(cmd)
+	return cmd
+}
+
+// run runs the functions until they are stopped.
+func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
+	switch {
+	case o.Options.Drain <= 0:
+		return usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
+	case o.grace <= 0 || o.grace >= o.Options.Drain:
+		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
+			o.Options.Drain))
+	}
+	app, err := function.ReadApp(dir, function.ReadOptions{Environ: os.Environ(), Only: o.only})
+	if err != nil {
+		return o.explainMistakes(dir, err)
+	}
+	for _, notice := range app.Notices {
+		o.report.Notice("%s", notice)
+	}
+	if o.Letters != "" && !place.IsAddress(o.Letters) && len(app.Functions) > 1 {
+		return usage.Flag("dead-letters", o.Letters, fmt.Sprintf("the address of a container, because %s run, and a file is "+
+			"for one; or --function", terminal.Count(len(app.Functions), "function")))
+	}
+	if o.check {
+		return o.showPlans(functions.Plans(app))
+	}
+	o.setVoice(cmd)
+	return functions.Run(cmd.Context(), app, functions.Settings{
+		Options: o.Options, Grace: o.grace, Letters: o.Letters, Create: o.Create, Once: o.Once, Account: o.Account,
+		Log: o.Log, FunctionLog: slog.New(logHandler(cmd, o.report, slog.LevelInfo)), Say: o.Say, Exit: o.Exit,
+	})
+}
+
+// explainMistakes writes the mistakes of an app, each on a line of its own.
+func (o *functionsOptions) explainMistakes(dir string, err error) error {
+	mistakes := strings.Split(err.Error(), "\n")
+	switch {
+	case len(mistakes) == 1 && errors.Is(err, function.ErrNoFunction):
+		return usage.Missing{Err: err}
+	case len(mistakes) == 1:
+		return err
+	}
+	for _, mistake := range mistakes {
+		o.report.Warn("%s", mistake)
+	}
+	return fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))
+}
+
+// showPlans writes what would run.
+func (o *functionsOptions) showPlans(plans []functions.Plan) error {
+	rows := o.report.Rows()
+	for _, p := range plans {
+		var err error
+		if o.report.ForPeople() {
+			err = p.WriteText(o.report.Out)
+		} else {
+			err = rows.Add(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.report.ForPeople() {
+		return nil
+	}
+	return rows.Flush()
+}

@@ -1,9 +1,0 @@
-package program
-
-import "syscall"
-
-// apart gives a process a group of its own. The process dies with its parent thread, and Go ends this thread only with
-// the program.
-func apart() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
