@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -95,8 +96,9 @@ func (s *steered) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	var text string
 	var orders []order
-	err := json.NewDecoder(req.Body).Decode(&invocation)
-	err = errors.Join(err, json.Unmarshal([]byte(invocation.Data.Docs), &text), json.Unmarshal([]byte(text), &orders))
+	body, err := io.ReadAll(req.Body) // to the end: only then does net/http see that the connection is closed
+	err = errors.Join(err, json.Unmarshal(body, &invocation), json.Unmarshal([]byte(invocation.Data.Docs), &text),
+		json.Unmarshal([]byte(text), &orders))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
