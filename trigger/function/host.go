@@ -46,7 +46,7 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// lateGrace is how long other invocations may go on when one has taken too long, before the program is ended.
+// lateGrace is how long other invocations may go on when one has taken too long, at most, before the program is ended.
 const lateGrace = 2 * time.Second
 
 // A Host keeps the program of an app, its custom handler, which does the invocations of all functions. A program that
