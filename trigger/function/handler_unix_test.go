@@ -38,13 +38,12 @@ func TestMain(m *testing.M) {
 	case "mute":
 		select {}
 	}
-	steered := &steered{kind: kind, inHand: map[string]int{}}
 	l, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	steered.listener = l
+	steered := &steered{l}
 	if kind == "gentle" {
 		go steered.endGently()
 	}
@@ -57,12 +56,7 @@ func TestMain(m *testing.M) {
 
 // steered is a function that does what its documents say.
 type steered struct {
-	kind     string
 	listener net.Listener
-
-	mu     sync.Mutex
-	met    sync.Cond
-	inHand map[string]int
 }
 
 // endGently says that SIGTERM has come, and ends.
@@ -80,7 +74,8 @@ type order struct {
 	Code   int             `json:"code"`
 	Text   string          `json:"text"`
 	Answer json.RawMessage `json:"answer"`
-	LSN    int64           `json:"_lsn"`
+	ID     string          `json:"id"`
+	City   string          `json:"city"`
 }
 
 // ServeHTTP implements http.Handler.
@@ -104,6 +99,7 @@ func (s *steered) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	answer := json.RawMessage(`{}`)
+	var copies []string
 	for _, o := range orders {
 		switch o.Do {
 		case "exit":
@@ -130,7 +126,25 @@ func (s *steered) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			w.Header().Set("Connection", "close")
 		case "answer":
 			answer = o.Answer
+		case "copy":
+			copies = append(copies, fmt.Sprintf(`{"id":%q,"city":%q}`, o.ID, o.City))
+		case "hold": // until somebody writes to the pipe
+			fmt.Println("holding")
+			_, _ = os.ReadFile(o.Text)
+		case "once": // ends or waits the first time only
+			if os.Mkdir(o.Text, 0o700) != nil {
+				break
+			}
+			if o.Code != 0 {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+			fmt.Println("waiting")
+			<-req.Context().Done()
+			fmt.Println("the request was canceled", req.Header.Get("Changefeed-Lease"))
 		}
+	}
+	if len(copies) > 0 {
+		answer = json.RawMessage(`{"Outputs":{"copies":[` + strings.Join(copies, ",") + `]}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer)
