@@ -43,7 +43,7 @@
 //	Changefeed-Instance   the name of the processor's instance
 //	Changefeed-Epoch      the number of the owner of the lease: each later owner has a higher number
 //	Changefeed-Attempt    1 the first time, then one more each time that the batch has failed
-//	Changefeed-Drain      the seconds which this invocation has left when the processor stops
+//	Changefeed-Drain      the seconds which this invocation has left when the processor stops, if they are known
 //
 // The request ends when the lease is lost, and when the processor stops and the drain is over: the program sees that
 // its connection is closed, and that is the only notice. Another instance may receive the same changes soon. A program
@@ -70,11 +70,11 @@
 //
 // # Failures
 //
-// A failed batch is tried again: the position moves only after success. On Azure a function without a retry policy loses
-// its batch at the first failure. With a [Retry], a failure has the delay of the policy. The attempts are counted in the
-// lease, so they survive the process, and another instance goes on counting. When the policy is exhausted, an error is
-// logged once, and the FailurePolicy of the processor goes on alone; its MaxAttempts counts all attempts, so set it
-// higher than [Retry.Max] plus one.
+// A failed batch is tried again: the position moves only after success. On Azure a function without a retry policy
+// loses its batch at the first failure. With a [Retry], a failure has the delay of the policy. The attempts are counted
+// in the lease, so they survive the process, and another instance goes on counting. When the policy is exhausted, an
+// error is logged once, and the FailurePolicy of the processor goes on alone; its MaxAttempts counts all attempts, so
+// set it higher than [Retry.Max] plus one.
 //
 // If the program ends with several invocations in hand, nobody knows which of them is at fault. None of them counts as
 // an attempt, and they come again one at a time, until one of them is blamed. If the program is ended because one

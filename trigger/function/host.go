@@ -28,7 +28,7 @@ type HostOptions struct {
 	Grace time.Duration
 
 	// Drain is [changefeed.Options.Drain]: how long an invocation may go on when the processor stops. The program is
-	// told with each request.
+	// told with each request, unless Drain is 0.
 	Drain time.Duration
 
 	// Log receives what the program prints and the functions log, and the starts and ends of the program. Nil is

@@ -114,7 +114,7 @@ func TestALateInvocationIsBlamedAlone(t *testing.T) {
 	}
 	go func() { other <- f.Handle(t.Context(), batch("b", `{"do":"say","text":"third"}`, `{"do":"hang"}`)) }()
 	log.await(t, "third")
-	if err := <-other; !isOutage(err) || !strings.Contains(err.Error(), "functionTimeout) to an invocation of lease a") {
+	if err := <-other; !isOutage(err) || !strings.Contains(err.Error(), "(functionTimeout) to an invocation of lease") {
 		t.Errorf("the other invocation ends with %v", err)
 	}
 	if err := <-late; err == nil || isOutage(err) {

@@ -76,7 +76,9 @@ func TestAHandlerInNode(t *testing.T) {
 	if err := handler.Handle(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	want := documents{"{\"id\":\"1\",\"text\":\"é \u2028 \\\"<\\\\>\\\" 😀\u2029\",\"lsn\":1}", `{"id":"2","text":"","lsn":2}`}
+	want := documents{
+		"{\"id\":\"1\",\"text\":\"é \u2028 \\\"<\\\\>\\\" 😀\u2029\",\"lsn\":1}", `{"id":"2","text":"","lsn":2}`,
+	}
 	if !slices.Equal(written, want) {
 		t.Errorf("got  %q\nwant %q", written, want)
 	}

@@ -104,38 +104,57 @@ func TestOutputsAreWritten(t *testing.T) {
 		want    string // the documents, or the beginning of the error
 	}{
 		{"an object", []Output{copies}, `{"Outputs":{"copies":{"id":"1"}}}`, `[{"id":"1"}]`},
-		{"an array", []Output{copies}, `{"Outputs":{"copies":[{"id":"1"},"{\"id\":\"2\"}"]}}`, `[{"id":"1"} {"id":"2"}]`},
+		{
+			"an array",
+			[]Output{copies},
+			`{"Outputs":{"copies":[{"id":"1"},"{\"id\":\"2\"}"]}}`,
+			`[{"id":"1"} {"id":"2"}]`,
+		},
 		{"a text", []Output{copies}, `{"Outputs":{"copies":" [{\"id\":\"1\"}]"}}`, `[{"id":"1"}]`},
 		{"base64", []Output{copies}, `{"Outputs":{"copies":"eyJpZCI6IjEifQ=="}}`, `[{"id":"1"}]`},
 		{
-			"a text that happens to be base64", []Output{copies}, `{"Outputs":{"copies":"done"}}`,
+			"a text that happens to be base64",
+			[]Output{copies},
+			`{"Outputs":{"copies":"done"}}`,
 			"function Seen: output copies: the text is no JSON",
 		},
 		{
-			"base64 of a binary output", []Output{{Name: "copies", IsBinary: true}},
+			"base64 of a binary output",
+			[]Output{{Name: "copies", IsBinary: true}},
 			`{"Outputs":{"copies":"eyJpZCI6IjEifQ=="}}`, "function Seen: output copies: the text is no JSON",
 		},
 		{"nothing", []Output{copies}, `{"Outputs":{"copies":null}}`, `[]`},
 		{"another name", []Output{copies}, `{"Outputs":{"Copies":{"id":"1"},"more":{"id":"2"}}}`, `[]`},
 		{"a number", []Output{copies}, `{"Outputs":{"copies":7}}`, "function Seen: output copies: want an object"},
 		{
-			"a number in an array", []Output{copies}, `{"Outputs":{"copies":[{"id":"1"},7]}}`,
+			"a number in an array",
+			[]Output{copies},
+			`{"Outputs":{"copies":[{"id":"1"},7]}}`,
 			"function Seen: output copies: element 1: want an object",
 		},
 		{
-			"the value that is returned", []Output{copies},
+			"the value that is returned",
+			[]Output{copies},
 			`{"Outputs":{"copies":{"id":"1"}},"ReturnValue":{"copies":{"id":"2"},"more":1}}`, `[{"id":"2"}]`,
 		},
 		{"a text that is returned", []Output{copies}, `{"ReturnValue":"{\"copies\":{}}"}`, `[]`},
 		{
-			"$return", []Output{copies, {Name: "$return"}},
+			"$return",
+			[]Output{copies, {Name: "$return"}},
 			`{"Outputs":{"copies":{"id":"1"}},"ReturnValue":{"copies":{"id":"2"}}}`, `[{"id":"1"} {"copies":{"id":"2"}}]`,
 		},
 		{
-			"a failed write", []Output{copies}, `{"Outputs":{"copies":[{"id":"1"},{"id":"bad"},{"id":"3"}]}}`,
+			"a failed write",
+			[]Output{copies},
+			`{"Outputs":{"copies":[{"id":"1"},{"id":"bad"},{"id":"3"}]}}`,
 			"function Seen: output copies: write document 2 of 3: too large",
 		},
-		{"no container", []Output{{Name: "lost"}}, `{"Outputs":{"lost":{}}}`, "function Seen: output lost has no container"},
+		{
+			"no container",
+			[]Output{{Name: "lost"}},
+			`{"Outputs":{"lost":{}}}`,
+			"function Seen: output lost has no container",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			address, _ := rawProgram(t, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"+
@@ -194,7 +213,7 @@ func TestARetryPolicyEndsInTheOneOfTheUnit(t *testing.T) {
 		after     time.Duration
 		exception string
 	}{{time.Minute, "null,"}, {time.Minute, known}, {0, known}, {0, known}} {
-		b := &feed.Batch{LeaseToken: "-FF", Attempt: i + 1, Changes: []feed.Change{{ID: "1", LSN: 4, Body: []byte("{}")}}}
+		b := &feed.Batch{LeaseToken: "-FF", Attempt: i + 1, Changes: []feed.Change{{ID: "1", LSN: 4}}}
 		err := h.Handle(t.Context(), b)
 		f, _ := errors.AsType[*feed.Failure](err)
 		if after := f != nil && f.After == time.Minute; err == nil || after != (tt.after > 0) || f != nil && f.Outage {
