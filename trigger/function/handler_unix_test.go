@@ -45,7 +45,13 @@ func TestMain(m *testing.M) {
 	}
 	steered := &steered{l}
 	if kind == "gentle" {
-		go steered.endGently()
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		go func() {
+			<-signals
+			fmt.Println("SIGTERM has come")
+			os.Exit(0)
+		}()
 	}
 	if kind == "deaf" {
 		signal.Ignore(syscall.SIGTERM)
@@ -57,15 +63,6 @@ func TestMain(m *testing.M) {
 // steered is a function that does what its documents say.
 type steered struct {
 	listener net.Listener
-}
-
-// endGently says that SIGTERM has come, and ends.
-func (s *steered) endGently() {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
-	<-signals
-	fmt.Println("SIGTERM has come")
-	os.Exit(0)
 }
 
 // order is a document of a test.

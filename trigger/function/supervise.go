@@ -64,6 +64,9 @@ type running struct {
 
 // live runs the program once, and returns why it has ended; nil if the supervision has ended.
 func (h *Host) live(ctx context.Context, l *life) error {
+	if ctx.Err() != nil { // ended in the pause before
+		return nil
+	}
 	address, err := freeAddress()
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)

@@ -47,8 +47,10 @@ func rawProgram(t *testing.T, answer string) (address string, requests <-chan st
 			if err != nil {
 				return
 			}
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // a request that is wrong may have no end
 			came <- readRaw(c)
-			_, _ = io.WriteString(c, answer)
+			// Otherwise the next request may go to this connection.
+			_, _ = io.WriteString(c, strings.Replace(answer, "\r\n", "\r\nConnection: close\r\n", 1))
 			c.Close()
 		}
 	}()
