@@ -32,8 +32,10 @@ func TestOfSeveralInvocationsOnlyTheBadOneIsBlamed(t *testing.T) {
 	}
 	// Now they come one at a time: the bad one waits for the other.
 	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() { first <- f.Handle(ctx, batch("a", `{"do":"say","text":"again"}`, `{"do":"wait"}`)) }()
-	log.await(t, "again")
+	go func() {
+		first <- f.Handle(ctx, batch("a", `{"do":"say","text":"for the second time"}`, `{"do":"wait"}`))
+	}()
+	log.await(t, "for the second time")
 	short, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer end()
 	err := f.Handle(short, batch("b", `{"do":"exit","code":9}`))
