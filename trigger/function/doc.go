@@ -1,6 +1,7 @@
 // Package function runs the functions of an Azure Functions app with a custom handler: a batch of changes is an
 // invocation of a function. The custom handler is the same program, in any language, that Azure's host would start.
 //
+//   - [ReadApp] reads an [App] from its files, and obeys or refuses each of their settings.
 //   - An [App] is what the files of an app say: a [Program], and the [Function]s with a Cosmos DB [Trigger].
 //   - A [Host] keeps the program of the app running, and [Host.Handler] makes the [Handler] of a function, which is a
 //     [feed.Handler] for a processor.
