@@ -43,7 +43,8 @@ Each setting is obeyed or refused. docs/functions.md has the list, and the diffe
 Functions with other triggers do not run. If a batch fails, it comes again; with --dead-letters, a change that has failed
 maxRetryCount + 1 times (or --max-attempts) is parked. A single function that cannot run ends all.`,
 		Example: `  changefeed functions . --check
-  changefeed functions /srv/app --function Copies --dead-letters cosmos:shop/letters`,
+  changefeed functions /srv/app --function Copies \
+    --dead-letters cosmos:shop/letters`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()

@@ -143,27 +143,30 @@ func (h *Host) callOnce(
 	})
 	err := send(calling, l.address)
 	isLate := errors.Is(context.Cause(timed), errLate)
+	if err != nil && ctx.Err() == nil && !isLate {
+		return h.blame(ctx, l, lease, err)
+	}
 	h.endCall(l, err == nil)
+	h.suspects.Acquit(lease)
 	switch {
 	case err == nil:
-		h.suspects.Acquit(lease)
 		return nil
-	case ctx.Err() != nil:
-		h.suspects.Acquit(lease)
-		return context.Cause(ctx)
 	case isLate:
 		late := fmt.Errorf("no answer within %v (functionTimeout)", h.app.Timeout)
 		h.condemn(l, fmt.Errorf("%w to an invocation of lease %s", late, lease))
 		return late
 	}
-	return h.blame(ctx, l, lease, err)
+	return context.Cause(ctx)
 }
 
 // blame returns the error of an invocation without an answer: it may have ended the program.
 func (h *Host) blame(ctx context.Context, l *life, lease string, err error) error {
 	isRefused := errors.Is(err, syscall.ECONNREFUSED)
-	if !pause.UntilClosed(l.exited, toldTime) {
+	hasEnded := pause.UntilClosed(l.exited, toldTime)
+	h.endCall(l, false) // now, because the invocations in hand at the end of the process are counted
+	if !hasEnded {
 		if !isRefused {
+			h.suspects.Acquit(lease)
 			return err // the program runs, but has closed the connection
 		}
 		h.condemn(l, fmt.Errorf("it does not listen any more: %w", err))

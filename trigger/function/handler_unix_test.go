@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -37,15 +38,20 @@ func TestMain(m *testing.M) {
 	case "mute":
 		select {}
 	}
-	steered := &steered{kind: kind, inHand: map[string]int{}}
 	l, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	steered.listener = l
+	steered := &steered{l}
 	if kind == "gentle" {
-		go steered.endGently()
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		go func() {
+			<-signals
+			fmt.Println("SIGTERM has come")
+			os.Exit(0)
+		}()
 	}
 	if kind == "deaf" {
 		signal.Ignore(syscall.SIGTERM)
@@ -56,21 +62,7 @@ func TestMain(m *testing.M) {
 
 // steered is a function that does what its documents say.
 type steered struct {
-	kind     string
 	listener net.Listener
-
-	mu     sync.Mutex
-	met    sync.Cond
-	inHand map[string]int
-}
-
-// endGently says that SIGTERM has come, and ends.
-func (s *steered) endGently() {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
-	<-signals
-	fmt.Println("SIGTERM has come")
-	os.Exit(0)
 }
 
 // order is a document of a test.
@@ -79,7 +71,8 @@ type order struct {
 	Code   int             `json:"code"`
 	Text   string          `json:"text"`
 	Answer json.RawMessage `json:"answer"`
-	LSN    int64           `json:"_lsn"`
+	ID     string          `json:"id"`
+	City   string          `json:"city"`
 }
 
 // ServeHTTP implements http.Handler.
@@ -95,13 +88,15 @@ func (s *steered) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	var text string
 	var orders []order
-	err := json.NewDecoder(req.Body).Decode(&invocation)
-	err = errors.Join(err, json.Unmarshal([]byte(invocation.Data.Docs), &text), json.Unmarshal([]byte(text), &orders))
+	body, err := io.ReadAll(req.Body) // to the end: only then does net/http see that the connection is closed
+	err = errors.Join(err, json.Unmarshal(body, &invocation), json.Unmarshal([]byte(invocation.Data.Docs), &text),
+		json.Unmarshal([]byte(text), &orders))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	answer := json.RawMessage(`{}`)
+	var copies []string
 	for _, o := range orders {
 		switch o.Do {
 		case "exit":
@@ -128,7 +123,25 @@ func (s *steered) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			w.Header().Set("Connection", "close")
 		case "answer":
 			answer = o.Answer
+		case "copy":
+			copies = append(copies, fmt.Sprintf(`{"id":%q,"city":%q}`, o.ID, o.City))
+		case "hold": // until somebody writes to the pipe
+			fmt.Println("holding")
+			_, _ = os.ReadFile(o.Text)
+		case "once": // ends or waits the first time only
+			if os.Mkdir(o.Text, 0o700) != nil {
+				break
+			}
+			if o.Code != 0 {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+			fmt.Println("waiting")
+			<-req.Context().Done()
+			fmt.Println("the request was canceled", req.Header.Get("Changefeed-Lease"))
 		}
+	}
+	if len(copies) > 0 {
+		answer = json.RawMessage(`{"Outputs":{"copies":[` + strings.Join(copies, ",") + `]}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer)

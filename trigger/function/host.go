@@ -28,7 +28,7 @@ type HostOptions struct {
 	Grace time.Duration
 
 	// Drain is [changefeed.Options.Drain]: how long an invocation may go on when the processor stops. The program is
-	// told with each request.
+	// told with each request, unless Drain is 0.
 	Drain time.Duration
 
 	// Log receives what the program prints and the functions log, and the starts and ends of the program. Nil is
@@ -46,7 +46,7 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// lateGrace is how long other invocations may go on when one has taken too long, before the program is ended.
+// lateGrace is how long other invocations may go on when one has taken too long, at most, before the program is ended.
 const lateGrace = 2 * time.Second
 
 // A Host keeps the program of an app, its custom handler, which does the invocations of all functions. A program that

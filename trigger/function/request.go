@@ -69,9 +69,11 @@ func (h *Handler) newRequest(ctx context.Context, address, id string, b *feed.Ba
 		"Changefeed-Instance":            url.PathEscape(b.Instance), // a header has no other letters
 		"Changefeed-Epoch":               strconv.FormatInt(b.Epoch, 10),
 		"Changefeed-Attempt":             strconv.Itoa(b.Attempt),
-		"Changefeed-Drain":               strconv.FormatFloat(h.host.opts.Drain.Seconds(), 'f', -1, 64),
 	} {
 		req.Header[name] = []string{value} // with the letters of Azure: InvocationId
+	}
+	if drain := h.host.opts.Drain; drain > 0 {
+		req.Header.Set("Changefeed-Drain", strconv.FormatFloat(drain.Seconds(), 'f', -1, 64))
 	}
 	return req, nil
 }

@@ -64,6 +64,9 @@ type running struct {
 
 // live runs the program once, and returns why it has ended; nil if the supervision has ended.
 func (h *Host) live(ctx context.Context, l *life) error {
+	if ctx.Err() != nil { // ended in the pause before
+		return nil
+	}
 	address, err := freeAddress()
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)
@@ -86,7 +89,7 @@ func (h *Host) live(ctx context.Context, l *life) error {
 		l.address, l.turn = address, suspects.NewTurn()
 		h.mu.Unlock()
 		close(l.ready)
-		err = accompany(ctx, l)
+		err = accompany(ctx, l, min(lateGrace, h.opts.Grace))
 	}
 	if ctx.Err() != nil {
 		err = nil
@@ -103,7 +106,7 @@ func (h *Host) noteExit(l *life) {
 }
 
 // accompany waits for the end of a program, and returns why it must end; nil if it is gone, or if ctx has ended.
-func accompany(ctx context.Context, l *life) error {
+func accompany(ctx context.Context, l *life, grace time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -111,7 +114,7 @@ func accompany(ctx context.Context, l *life) error {
 		return errGone
 	case <-l.condemned:
 	}
-	late := time.NewTimer(lateGrace)
+	late := time.NewTimer(grace)
 	defer late.Stop()
 	select {
 	case <-late.C:

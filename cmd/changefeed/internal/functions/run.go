@@ -118,7 +118,8 @@ func (s Settings) newInstance(app *function.App, f *function.Function) (*instanc
 	o := s.Options
 	o.Start, o.MaxItems = startOf(t), t.MaxItems
 	o.Poll, o.Acquire, o.Expiration, o.Renew = t.Poll, t.Acquire, t.Expiration, t.Renew
-	o.HandlerTimeout = cmp.Or(app.Timeout, noTimeout)
+	// The host ends an invocation after Timeout. Only what the host cannot end reaches the limit of the processor.
+	o.HandlerTimeout = cmp.Or(2*app.Timeout, noTimeout)
 	if t.AllVersions {
 		o.Mode = feed.AllVersionsAndDeletes
 	}
