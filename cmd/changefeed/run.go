@@ -37,6 +37,7 @@ type runOptions struct {
 	grace     time.Duration
 	longLived bool // one program for all batches
 	stdio     bool // the program is the parent process
+	tokens    bool // the parent process gives tokens of its identity
 	post      choice
 }
 
@@ -103,6 +104,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	}}
 	f.Var(&o.post, "post", "form of the POST to a URL")
 	f.BoolVar(&o.stdio, "stdio", false, "the parent process is the program of the contract")
+	f.BoolVar(&o.tokens, "token-from-program", false, "the parent process gives tokens for the account")
 	f.BoolVar(&o.Options.Manual, "manual", false, "the program of the contract confirms batches itself")
 }
 

@@ -37,6 +37,8 @@ type Settings struct {
 	Log  *slog.Logger
 	Say  func(text string) // tells people how the instance ends; nil writes that to Log
 	Exit func()            // ends the process at once, at the second interrupt
+
+	Live *unit.Live // answers questions about the unit once the processor runs; nil if nobody asks
 }
 
 // An Instance is an instance with checked settings.
@@ -231,6 +233,9 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	processor, err := changefeed.New(source, store, h, i.Options)
 	if err != nil {
 		return flagError(err)
+	}
+	if i.Live != nil {
+		i.Live.Begin(source, store, processor)
 	}
 	if err := processor.Run(ctx); err != nil {
 		return i.explainRefusal(err)
