@@ -238,7 +238,7 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 		i.Live.Begin(source, store, processor)
 	}
 	if err := processor.Run(ctx); err != nil {
-		return i.explainRefusal(err)
+		return explained{i.explainRefusal(err), err}
 	}
 	signals.reportUnfinished()
 	kept.reportKept(i.Say, i.Options.Expiration)
