@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,7 +19,8 @@ import (
 // A parent asks its processor about the unit, hears of events, and is told why the processor ends, each over the pipe.
 func TestAParentAsksAndHears(t *testing.T) {
 	orders := importOrders(t)
-	c := startChild(t, orders, "--max-attempts", "1", "--dead-letters", strings.Replace(orders, "#orders", "#letters", 1))
+	letters := strings.Replace(orders, "#orders", "#letters", 1)
+	c := startChild(t, orders, "--max-attempts", "1", "--dead-letters", letters)
 	unit := new(contract.Unit)
 	var mu sync.Mutex
 	var heard []string
@@ -90,11 +90,18 @@ func TestAParentHearsWhyItsProcessorEnds(t *testing.T) {
 	}
 }
 
-// emulatorToken is a token as the emulator's clients make it.
-func emulatorToken(key string) contract.Token {
-	text, expires := base64.RawURLEncoding.EncodeToString, time.Now().Add(time.Hour)
-	claims := fmt.Sprintf(`{"oid":"11111111-1111-1111-1111-111111111111","exp":%d}`, expires.Unix())
-	return contract.Token{Text: strings.Join([]string{
-		text([]byte(`{"typ":"JWT","alg":"RS256"}`)), text([]byte(claims)), text([]byte(key)),
-	}, "."), Expires: expires}
+// A parent without --token-from-program in mind is told what its hello lacks; without --stdio there is no parent.
+func TestTokensOfAParentNeedItsOffer(t *testing.T) {
+	c := startChild(t, importOrders(t), "--token-from-program", "--source", "http://127.0.0.1:1/shop/orders")
+	err := contract.Serve(t.Context(), c.in, c.out, feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+		return nil
+	}), contract.ProgramOptions{})
+	if ended := c.Wait(); ended == nil || !strings.Contains(c.said.String(), "want the member tokens in its hello") {
+		t.Errorf("Serve returns %v, the processor %v: %s", err, ended, &c.said)
+	}
+	var o runOptions
+	o.tokens = true
+	if err := o.checkContract(false); err == nil || !strings.Contains(err.Error(), "without --stdio") {
+		t.Errorf("got %v", err)
+	}
 }

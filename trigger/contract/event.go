@@ -43,7 +43,7 @@ const (
 // An Event says what has happened in the processor. Members that do not belong to its kind are empty.
 type Event struct {
 	Type   Kind   `json:"type"`
-	Missed int    `json:"missed,omitempty"` // events that were left out before this one, because the program did not read
+	Missed int    `json:"missed,omitempty"` // events left out before this one, because the program did not read
 	Lease  string `json:"lease,omitempty"`  // token: of a lease, a letter or a problem
 	What   string `json:"what,omitempty"`   // of a lease or an outage
 

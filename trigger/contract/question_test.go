@@ -69,7 +69,8 @@ func TestAProgramWaitsUntilItsUnitHasCaughtUp(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := unit.CaughtUp(short)
-		if no, ok := errors.AsType[*AnswerError](err); !ok || no.Code != "timeout" || !strings.Contains(no.Text, "is at 7") {
+		no, ok := errors.AsType[*AnswerError](err)
+		if !ok || no.Code != "timeout" || !strings.Contains(no.Text, "is at 7") {
 			t.Errorf("got %v, want what is behind", err)
 		}
 		waited := make(chan error, 1)
@@ -142,12 +143,13 @@ func TestAProgramThatAsksHearsEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range got {
-			if got[i].Type == KindProblem && !strings.Contains(got[i].Error, "request rate") && got[i].Error != "other" {
-				t.Errorf("the problem has the text %q", got[i].Error)
+			if got[i].Type != KindProblem {
+				continue
 			}
-			if got[i].Type == KindProblem {
-				got[i].Error = ""
+			if text := got[i].Error; !strings.Contains(text, "request rate") && text != "other" {
+				t.Errorf("the problem has the text %q", text)
 			}
+			got[i].Error = ""
 		}
 		want := []Event{
 			{Type: KindReady},
@@ -225,9 +227,10 @@ func TestAProgramGivesTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC()
 		refused := error(nil)
-		c := connect(t, idle, HostOptions{}, ProgramOptions{Token: func(_ context.Context, scope string) (Token, error) {
+		give := func(_ context.Context, scope string) (Token, error) {
 			return Token{"token for " + scope, expires}, refused
-		}})
+		}
+		c := connect(t, idle, HostOptions{}, ProgramOptions{Token: give})
 		got, err := c.Token(t.Context(), "https://a/.default")
 		if err != nil || got.Text != "token for https://a/.default" || !got.Expires.Equal(expires) {
 			t.Errorf("got %+v, %v", got, err)

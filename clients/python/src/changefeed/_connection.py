@@ -74,10 +74,10 @@ class Connection:
         self.failure: ChangefeedError | None = None  # with which the processor has ended
         self._ended = False
         self.greeted: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()  # the pipe has ended
         self.idle = asyncio.Event()  # no batch is in the handler
         self.idle.set()
         self.stopping = False
-        self.met = False  # the hello has come
         self.error: str | None = None
         self.unit = ""
         self.instance = ""
@@ -119,8 +119,7 @@ class Connection:
         for future in self._checkpoints.values():
             if not future.done():
                 future.set_result("the processor has ended")
-        if not self.greeted.done():
-            self.greeted.set_result(None)
+        self._gone.set_result(None)
         for question in self._asking.values():
             if not question.done():
                 question.set_result({"error": "the processor has ended", "code": "died"})
@@ -139,7 +138,6 @@ class Connection:
         elif kind == "hello":
             self.unit, self.instance = message.get("unit", ""), message.get("instance", "")
             self._can = message.get("can", [])
-            self.met = True
             if not self.greeted.done():
                 self.greeted.set_result(None)
         elif kind == "stop":
@@ -174,7 +172,7 @@ class Connection:
 
     async def ask(self, kind: str, seconds: float | None = None) -> dict[str, Any]:
         """Asks the processor about its unit."""
-        await asyncio.shield(self.greeted)
+        await asyncio.wait([self.greeted, self._gone], return_when=asyncio.FIRST_COMPLETED)
         if self._ended:
             raise ChangefeedError("the processor has ended", code="died")
         if kind not in self._can:

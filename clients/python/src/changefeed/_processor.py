@@ -150,7 +150,7 @@ class Processor:
         except asyncio.CancelledError:
             await self._abandon()
             raise
-        if child.over.done() and not child.connection.met:
+        if child.over.done() and not child.connection.greeted.done():
             await self.wait()
             if not self._asked:
                 raise ChangefeedError("the binary has ended before it said hello")
