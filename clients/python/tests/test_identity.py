@@ -28,7 +28,7 @@ async def nothing(batch: Batch) -> None:
 
 class Identity(WithServer):
     async def test_a_credential_is_enough(self) -> None:
-        with server(arguments=["--insecure-aad"]) as started:
+        with server(insecure_aad=True) as started:
             account = started.aio
             orders, leases = await account.fresh_container(), await account.fresh_container("/id")
             scopes: list[str] = []

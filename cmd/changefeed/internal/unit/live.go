@@ -87,7 +87,8 @@ func statusOf(l *admin.Listing) contract.UnitStatus {
 func unitLeaseOf(r Row) contract.UnitLease {
 	return contract.UnitLease{
 		Lease: r.Lease, Range: known(r.Range), Owner: known(r.Owner), Epoch: known(r.Epoch),
-		Position: known(r.Position), State: r.State, Attempts: r.count(r.Attempts), Held: r.count(r.Held), SetAside: r.count(r.SetAside),
+		Position: known(r.Position), State: r.State,
+		Attempts: r.count(r.Attempts), Held: r.count(r.Held), SetAside: r.count(r.SetAside),
 		Lag: r.Lag, Exact: r.Exact, Shared: r.Shared, Waited: r.Waited, Stuck: wordsOf(r.Stuck),
 		Watermark: knownTime(r.Watermark), Notes: append([]string{}, r.Notes...),
 	}
