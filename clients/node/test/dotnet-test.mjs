@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { client, collect, fresh, server, start } from "./world.mjs";
 
-const cut = "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF";
+const cut = "20000000000000000000000000000000";
 const ranges = [["", cut], [cut, "FF"]];
 
 test("continues a unit that .NET began, and hands it back", async (t) => {

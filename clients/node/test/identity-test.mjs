@@ -12,7 +12,7 @@ function emulatorToken(key) {
 }
 
 test("a credential of this process is enough, and its error is said", async (t) => {
-  const server = await startServer({ FLAGS: ["--insecure-aad"] });
+  const server = await startServer({ flags: ["--insecure-aad"] });
   t.after(() => server.stop());
   const source = await server.freshContainer({ partitionKey: "/pk" });
   const leases = await server.freshContainer({ partitionKey: "/id" });

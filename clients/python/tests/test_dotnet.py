@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from changefeed import Batch, Processor
+from typing import Any
+
+from changefeed import Batch, Processor, _binary, _options
 from support import LIMIT, WithServer, documents
 
-_CUT = "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"
+_CUT = "20000000000000000000000000000000"
 _RANGES = (("", _CUT), (_CUT, "FF"))
 
 
 class DotNet(WithServer):
+    async def records(self, leases: str) -> list[dict[str, Any]]:
+        return await _binary.run_async(
+            _binary.find(), ["query", leases, "SELECT * FROM c"], env=_options.environment(self.account.key, None, None)
+        )
+
     async def test_continues_a_unit_and_hands_it_back(self) -> None:
         orders = await self.account.fresh_container(ranges=2)
         leases, probe = await self.account.fresh_container("/id"), await self.account.fresh_container("/id")
@@ -23,7 +30,7 @@ class DotNet(WithServer):
                 await p.caught_up(timeout=LIMIT)
 
         await run(probe)  # how the ids of this unit begin
-        made = [row["id"] for row in await self.account.query(probe, "SELECT * FROM c")]
+        made = [row["id"] for row in await self.records(probe)]
         prefix = next(name for name in made if ".." in name).split("..")[0]
         await self.account.put(orders, *[document | {"pk": document["id"]} for document in documents(10)])
         await self.account.put(leases, {"id": prefix + ".info"})
@@ -36,7 +43,7 @@ class DotNet(WithServer):
         await self.account.put(orders, *later)
         await run(leases)
         self.assertEqual(sorted(seen), [document["id"] for document in later])
-        for row in await self.account.query(leases, "SELECT * FROM c"):
+        for row in await self.records(leases):
             if ".." in row["id"]:
                 got = (row["version"], row["Owner"], row["ContinuationToken"], row["Mode"])
                 self.assertEqual(got, (0, None, '"20"', "Incremental Feed"))
