@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from changefeed import Batch, Processor, _binary, _options
 from support import LIMIT, WithServer, documents
+
+from changefeed import Batch, Processor, _binary, _options
 
 _CUT = "20000000000000000000000000000000"
 _RANGES = (("", _CUT), (_CUT, "FF"))

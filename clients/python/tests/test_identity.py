@@ -10,9 +10,10 @@ import unittest
 from types import SimpleNamespace
 from typing import Any
 
+from support import LIMIT, WithServer
+
 from changefeed import Batch, ChangefeedError, Processor, SignatureError, verify_webhook
 from changefeed.testing import server
-from support import LIMIT, WithServer
 
 
 def emulator_token(key: str) -> str:

@@ -146,7 +146,12 @@ class Connection:
             future = self._checkpoints.pop(message["id"], None)
             if future is not None and not future.done():
                 future.set_result(message.get("error", ""))
-        elif kind in ("status", "caughtup"):
+        else:
+            self._take_other(kind, message)
+
+    def _take_other(self, kind: Any, message: dict[str, Any]) -> None:
+        """Takes what is no part of the work on batches."""
+        if kind in ("status", "caughtup"):
             question = self._asking.pop(message["id"], None)
             if question is not None and not question.done():
                 question.set_result(message)
