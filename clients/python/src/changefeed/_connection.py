@@ -188,7 +188,7 @@ class Connection:
         limit = {} if seconds is None else {"seconds": max(seconds, 0.001)}
         self._send({"type": kind, "id": number, **limit})
         try:
-            answer = await question
+            answer: dict[str, Any] = await question
         finally:
             self._asking.pop(number, None)
         if "error" in answer:

@@ -78,7 +78,8 @@ class Processor:
         self._leases, self._given_binary = leases, binary
         self._account = _options.flags({"ca": None if ca is None else os.fspath(ca), "context": context})
         key = credential if isinstance(credential, str) else None
-        self._token = None if credential is None or key is not None else _credential.tokens_of(credential)
+        identity = None if isinstance(credential, str) else credential
+        self._token = None if identity is None else _credential.tokens_of(identity)
         self._env = _options.environment(key, connection_string, endpoint)
         self._flags = _options.flags(
             {
