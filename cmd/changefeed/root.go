@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The command line as a whole.
@@ -149,30 +150,41 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	return code
 }
 
-// writeFailure writes the error of a command to standard error.
-func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
-	text, hint := strings.TrimSuffix(terminal.WithoutSecrets(place.Plain(err)), "."), place.Hint(err)
+// describeFailure returns the error of a command for programs.
+func describeFailure(cmd *cobra.Command, err error, code int) report.Failure {
+	f := report.Failure{
+		Error: strings.TrimSuffix(terminal.WithoutSecrets(place.Plain(err)), "."), Code: codeName(code),
+	}
+	hint := place.Hint(err)
 	// A usage error may come late, if only the opened container shows that a flag is invalid.
-	usageHint := code == exitUsage
-	if usageHint {
+	if code == exitUsage {
 		if hint = "See " + cmd.CommandPath() + " --help."; cmd.Name() == "help" {
 			hint = "See changefeed help."
 		}
 	}
+	if hint != "" {
+		f.Hint = &hint
+	}
+	if reason := feed.CodeOf(err); reason != "" {
+		f.Reason = &reason
+	}
+	return f
+}
+
+// writeFailure writes the error of a command to standard error.
+func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
+	f := describeFailure(cmd, err, code)
+	text := f.Error
 	switch {
 	case asJSON:
-		f := report.Failure{Error: text, Code: codeName(code)}
-		if hint != "" {
-			f.Hint = &hint
-		}
 		if line, err := report.Line(f); err == nil { // texts have a JSON form
 			_, _ = cmd.ErrOrStderr().Write(line) // if this fails, there is no reader
 		}
 		return
-	case usageHint:
-		text += "\n" + hint
-	case hint != "":
-		text += "; " + hint
+	case code == exitUsage:
+		text += "\n" + *f.Hint
+	case f.Hint != nil:
+		text += "; " + *f.Hint
 	}
 	// The text may quote what a server has said, or a name from a store.
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.Harmless(text))

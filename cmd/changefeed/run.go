@@ -37,6 +37,7 @@ type runOptions struct {
 	grace     time.Duration
 	longLived bool // one program for all batches
 	stdio     bool // the program is the parent process
+	tokens    bool // the parent process gives tokens of its identity
 	post      choice
 }
 
@@ -56,7 +57,6 @@ func (o *runOptions) command() *cobra.Command {
 them. If the program exits with 0, the batch is done; otherwise the same batch comes again after a pause. A program
 must be idempotent: after a crash the last batch comes again. The environment has CHANGEFEED_LEASE, _RANGE, _INSTANCE
 and _ATTEMPT (1 at first).
-
 With --long-lived, one program handles all batches (docs/program.md). If COMMAND is a URL, each batch is a POST
 (docs/webhook.md).
 
@@ -108,6 +108,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	}}
 	f.Var(&o.post, "post", "form of the POST to a URL")
 	f.BoolVar(&o.stdio, "stdio", false, "the parent process is the program of the contract")
+	f.BoolVar(&o.tokens, "token-from-program", false, "the parent process gives tokens for the account")
 	f.BoolVar(&o.Options.Manual, "manual", false, "the program of the contract confirms batches itself")
 }
 
@@ -143,7 +144,7 @@ func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, erro
 	p := &prepared{Instance: i}
 	switch {
 	case o.stdio:
-		p.run = o.parentRunner(i)
+		p.run = o.parentRunner(cmd, i)
 	case o.longLived:
 		p.run, err = o.workerRunner(cmd, i, args)
 	case isURL(args):

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/trigger/contract"
 	"github.com/millrace/changefeed/trigger/program"
@@ -23,6 +25,9 @@ func (o *runOptions) checkContract(untilStdin bool) error {
 	switch hasContract := o.longLived || o.stdio; {
 	case o.longLived && o.stdio:
 		return usage.Error{Err: errors.New("--long-lived and --stdio are set: want one of them")}
+	case o.tokens && !o.stdio:
+		return usage.Error{Err: errors.New("--token-from-program is set without --stdio: want both, because the parent " +
+			"process gives the tokens")}
 	case o.stdio && untilStdin:
 		return usage.Error{Err: errors.New("--until-stdin-closes is set beside --stdio, which ends with standard input " +
 			"anyway: want one of them")}
@@ -45,6 +50,7 @@ func (o *runOptions) workerRunner(cmd *cobra.Command, i *instance.Instance, comm
 	settings := o.workerOptions(i.Options.Instance)
 	settings.Stdout, settings.Log = cmd.OutOrStdout(), i.Log
 	settings.Stop = func() { end(nil) } // the program has begun, and so has the runner
+	letAsk(i, &settings)
 	worker, err := program.NewWorker(command, settings)
 	if err != nil {
 		return nil, wrongCommand(command, err)
@@ -54,6 +60,7 @@ func (o *runOptions) workerRunner(cmd *cobra.Command, i *instance.Instance, comm
 		defer end(nil)
 		defer worker.Close()
 		return inOrder(ctx, i.Run(ctx, func(*place.Container) (instance.Handler, error) {
+			i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, worker.Hooks())
 			worker.Start(ctx)
 			return worker, nil
 		}))
@@ -76,28 +83,73 @@ func (o *runOptions) workerOptions(instance string) program.WorkerOptions {
 	}
 }
 
+// letAsk lets a program ask questions about its unit.
+func letAsk(i *instance.Instance, settings *program.WorkerOptions) {
+	i.Live = unit.NewLive()
+	settings.Status, settings.CaughtUp, settings.Hint = i.Live.Status, i.Live.CaughtUp, place.Hint
+}
+
 // parentRunner returns what runs the processor with the parent process as its program, until the parent closes its
 // pipe.
-func (o *runOptions) parentRunner(i *instance.Instance) runner {
+func (o *runOptions) parentRunner(cmd *cobra.Command, i *instance.Instance) runner {
 	return func(ctx context.Context) error {
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		settings := o.workerOptions(i.Options.Instance)
 		settings.Log, settings.Stop = i.Log, func() { end(nil) }
-		var parent *program.Parent
-		err := inOrder(ctx, i.Run(ctx, func(*place.Container) (h instance.Handler, err error) {
-			if parent, err = program.Attach(ctx, os.Stdin, os.Stdout, settings); err != nil {
-				return nil, fmt.Errorf("speak to the parent process: %w", err)
-			}
-			return parent, nil
-		}))
-		if parent == nil {
+		letAsk(i, &settings)
+		return o.runForParent(ctx, cmd, i, settings)
+	}
+}
+
+// runForParent runs the processor with the parent process as its program, until the parent closes its pipe.
+func (o *runOptions) runForParent(
+	ctx context.Context, cmd *cobra.Command, i *instance.Instance, settings program.WorkerOptions,
+) error {
+	var parent *program.Parent
+	attach := func() (err error) {
+		if parent, err = program.Attach(ctx, os.Stdin, os.Stdout, settings); err != nil {
+			return fmt.Errorf("speak to the parent process: %w", err)
+		}
+		return nil
+	}
+	if o.tokens { // the containers are opened with them
+		if err := attach(); err != nil {
 			return err
 		}
-		defer parent.Close()
-		if ended := parent.Err(); err == nil && ended != nil && !errors.Is(ended, contract.ErrEnded) {
-			return ended
+		i.Account.Identity = lentIdentity{parent}
+	}
+	err := inOrder(ctx, i.Run(ctx, func(*place.Container) (instance.Handler, error) {
+		if parent == nil {
+			if err := attach(); err != nil {
+				return nil, err
+			}
 		}
+		i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, parent.Hooks())
+		return parent, nil
+	}))
+	if parent == nil {
 		return err
 	}
+	if o.tokens && !parent.OffersTokens() && err != nil {
+		err = usage.Error{Err: errNoTokens}
+	}
+	if ended := parent.Err(); err == nil && ended != nil && !errors.Is(ended, contract.ErrEnded) {
+		err = ended
+	}
+	if err == nil {
+		parent.Close()
+		return nil
+	}
+	f := describeFailure(cmd, err, exitCode(cmd.Context(), err, true))
+	parent.Fail(f.Error, f.Code, textOf(f.Reason), textOf(f.Hint))
+	return err
+}
+
+// textOf returns a text that may be missing.
+func textOf(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }

@@ -246,7 +246,7 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/unit": {
 		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
-		"cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/usage", "trigger",
 		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/letters": {

@@ -78,6 +78,10 @@ func (h *Host) obeyMessage(line []byte, m *toHost) error {
 		return h.confirmBatch(line, m.ID)
 	case KindDone, KindFailed, KindReleased:
 		return h.endBatch(line, m)
+	case KindStatus, KindCaughtUp:
+		return h.answerQuestion(line, m)
+	case KindToken:
+		return h.takeToken(line, m)
 	}
 	return nil
 }

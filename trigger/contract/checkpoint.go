@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,4 +70,39 @@ func (h *Host) confirmBatch(line []byte, id int64) error {
 		h.lines.sendLine(encode(answer), nil)
 	})
 	return nil
+}
+
+// askForCheckpoint asks the host to store the position of a batch, and waits for the outcome.
+func (p *program) askForCheckpoint(ctx context.Context, id int64) error {
+	outcome := make(chan error, 1)
+	p.mu.Lock()
+	p.confirm[id] = append(p.confirm[id], outcome)
+	p.mu.Unlock()
+	p.lines.sendLine(encode(toHost{Type: KindCheckpoint, ID: id}), nil)
+	select {
+	case err := <-outcome:
+		return err
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// endCheckpoint ends the wait for a checkpoint.
+func (p *program) endCheckpoint(m *fromHost) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting := p.confirm[m.ID]
+	if len(waiting) == 0 {
+		return
+	}
+	if p.confirm[m.ID] = waiting[1:]; len(waiting) == 1 {
+		delete(p.confirm, m.ID)
+	}
+	if m.Error != "" {
+		waiting[0] <- errors.New(m.Error)
+	} else {
+		waiting[0] <- nil
+	}
 }

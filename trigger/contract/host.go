@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -34,6 +35,14 @@ type HostOptions struct {
 
 	// Stop is called if the program asks for the end of the processor.
 	Stop func()
+
+	// Events says that the owner of the host calls [Host.Tell] with the events of the processor.
+	Events bool
+
+	// Status and CaughtUp answer the questions of the program about its unit. Each may wait until the processor runs.
+	// A program of a host without them cannot ask.
+	Status   func(context.Context) (UnitStatus, error)
+	CaughtUp func(context.Context) error
 
 	// Ended is called once, when the connection has ended.
 	Ended func()
@@ -63,12 +72,21 @@ type Host struct {
 	mute  chan struct{} // closed when nothing more is written
 	heard chan struct{} // has an element if a message has come
 
+	questions atomic.Int32  // that wait for their answers
+	measuring chan struct{} // has an element while a status is measured
+
 	mu     sync.Mutex
 	lastID int64
 	calls  map[int64]*call
 	unsure unconfirmed
 	err    error // why the connection has ended
 	left   int   // batches in hand at the end
+
+	untold int // events that are not written yet
+	missed int // events that were left out since the last one
+
+	lastToken int64
+	tokens    map[int64]chan tokenAnswer // requests without an answer
 }
 
 // call is a batch that the program has.
@@ -83,6 +101,7 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 	h := &Host{
 		opts: o, calls: map[int64]*call{},
 		done: make(chan struct{}), mute: make(chan struct{}), heard: make(chan struct{}, 1),
+		measuring: make(chan struct{}, 1),
 	}
 	h.ctx, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	h.lines = newWriter()
@@ -90,7 +109,7 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 		defer close(h.mute)
 		h.lines.writeLines(w, h.writeFailed)
 	})
-	h.lines.sendLine(encode(hostHello{KindHello, Version, o.Unit, o.Instance, o.Manual}), nil)
+	h.lines.sendLine(encode(hostHello{KindHello, Version, o.Unit, o.Instance, o.Manual, o.abilities()}), nil)
 	hello := make(chan toHost, 1)
 	h.work.Go(func() { h.readMessages(bufio.NewReader(r), hello) })
 	select {
@@ -151,6 +170,17 @@ func (h *Host) AwaitWritten(limit time.Duration) { pause.UntilClosed(h.mute, lim
 
 // Close ends the connection: the program sees the end of its input.
 func (h *Host) Close() { h.endConnection(ErrClosed) }
+
+// Fail ends the connection as Close does, and tells a program that wants events why: the processor has ended with an
+// error. code, reason and hint may be empty: the class of the error, its word of [feed.CodeOf], and what to do.
+func (h *Host) Fail(text, code, reason, hint string) {
+	if h.hello.Events {
+		h.lines.sendLine(encode(toProgram{
+			Type: KindError, Error: cutText(text), Code: code, Reason: reason, Hint: hint,
+		}), nil)
+	}
+	h.Close()
+}
 
 // ErrClosed: the host has closed the connection.
 var ErrClosed = errors.New("the processor has closed the connection")

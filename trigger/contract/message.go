@@ -34,7 +34,7 @@ const (
 	KindCancel       Kind = "cancel"       // to the program: give a batch up
 	KindStop         Kind = "stop"         // to the program: no further batch comes; to the host: end the processor
 	KindCheckpointed Kind = "checkpointed" // to the program: the outcome of a checkpoint
-	KindError        Kind = "error"        // to the program: how it has broken the contract
+	KindError        Kind = "error"        // to the program: how it has broken the contract, or why the processor ends
 	KindDone         Kind = "done"         // to the host: a batch is handled
 	KindFailed       Kind = "failed"       // to the host: a batch, or a part of it, has failed
 	KindReleased     Kind = "released"     // to the host: a canceled batch is given up
@@ -81,6 +81,8 @@ type hostHello struct {
 	Unit     string `json:"unit,omitempty"`
 	Instance string `json:"instance,omitempty"`
 	Manual   bool   `json:"manual,omitempty"` // the program must send a checkpoint for what it has handled
+
+	Can []string `json:"can,omitempty"` // abilities; a program uses none that is not here
 }
 
 // batchHead is a batch without its changes, which the host appends as text.
@@ -109,6 +111,9 @@ type toProgram struct {
 	Cause   Cause   `json:"cause,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 	Error   string  `json:"error,omitempty"`
+	Code    string  `json:"code,omitempty"` // of the end of the processor, as Reason and Hint
+	Reason  string  `json:"reason,omitempty"`
+	Hint    string  `json:"hint,omitempty"`
 }
 
 // failedItem is a change of a batch that has failed.
@@ -128,6 +133,15 @@ type toHost struct {
 	Client    string  `json:"client,omitempty"`
 	Batches   int     `json:"batches,omitempty"`
 	Heartbeat float64 `json:"heartbeat,omitempty"`
+	Events    bool    `json:"events,omitempty"` // the program wants events
+	Tokens    bool    `json:"tokens,omitempty"` // the program answers requests for tokens
+
+	// of a question, how long its answer may take; 0 is no limit
+	Seconds float64 `json:"seconds,omitempty"`
+
+	// the answer to a request for a token
+	Token   string     `json:"token,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
 
 	// answers
 	ID     int64        `json:"id,omitempty"`
@@ -163,6 +177,9 @@ func breach(message []byte, reason string, args ...any) *BreachError {
 	if len(message) > maxQuote {
 		text += "…"
 	}
+	if bytes.Contains(message, []byte(`"token"`)) { // the text may come into a log
+		text = "with a token"
+	}
 	return &BreachError{string(bytes.ToValidUTF8([]byte(text), []byte("�"))), fmt.Sprintf(reason, args...)}
 }
 
@@ -188,6 +205,9 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
+// kindsToHost are the kinds of messages of a program.
+const kindsToHost = "hello, done, failed, released, checkpoint, heartbeat, stop, status, caughtup or token"
+
 // decodeToHost decodes a message of the program.
 func decodeToHost(line []byte) (m toHost, err error) {
 	if m, err = decodeMembers(line); err != nil {
@@ -201,10 +221,15 @@ func decodeToHost(line []byte) (m toHost, err error) {
 			return m, breach(line, "id is %d: want the id of the batch", m.ID)
 		}
 		return m, nil
+	case KindStatus, KindCaughtUp, KindToken:
+		if m.ID <= 0 {
+			return m, breach(line, "id is %d: want a positive number", m.ID)
+		}
+		return m, nil
 	case "":
-		return m, breach(line, "type is missing: want hello, done, failed, released, checkpoint, heartbeat or stop")
+		return m, breach(line, "type is missing: want %s", kindsToHost)
 	}
-	return m, breach(line, "type is %q: want hello, done, failed, released, checkpoint, heartbeat or stop", m.Type)
+	return m, breach(line, "type is %q: want %s", m.Type, kindsToHost)
 }
 
 // decodeMembers decodes the members of a message.

@@ -22,6 +22,16 @@ type ProgramOptions struct {
 	Client    string        // name and version of the program's library, for logs
 	Batches   int           // how many batches the program handles at once; the default is 1
 	Heartbeat time.Duration // time between heartbeats; 0 is none
+
+	// Event is called with each event of the processor. It must return soon, because no message is read meanwhile. Nil
+	// asks for no events.
+	Event func(Event)
+
+	// Unit, if set, asks the processor about its unit while Serve runs.
+	Unit *Unit
+
+	// Token gives the processor a token of a scope: see `changefeed run --token-from-program`. Nil offers none.
+	Token func(ctx context.Context, scope string) (Token, error)
 }
 
 // ErrHostGone: the host has closed the connection without a stop before, usually because it has died.
@@ -30,6 +40,7 @@ var ErrHostGone = errors.New("the processor has closed the connection")
 // program is the program's end of a connection.
 type program struct {
 	handler feed.Handler
+	opts    ProgramOptions
 	lines   *writer
 	ctx     context.Context
 
@@ -45,7 +56,8 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p := &program{
-		handler: handler, ctx: ctx, cancels: map[int64]context.CancelCauseFunc{}, confirm: map[int64][]chan error{},
+		handler: handler, opts: o, ctx: ctx, cancels: map[int64]context.CancelCauseFunc{},
+		confirm: map[int64][]chan error{},
 	}
 	p.lines = newWriter()
 	var writing, calls sync.WaitGroup
@@ -54,8 +66,9 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 	defer p.lines.endLines()
 	p.lines.sendLine(encode(toHost{
 		Type: KindHello, Version: Version, Client: o.Client, Batches: cmp.Or(o.Batches, 1),
-		Heartbeat: o.Heartbeat.Seconds(),
+		Heartbeat: o.Heartbeat.Seconds(), Events: o.Event != nil, Tokens: o.Token != nil,
 	}), nil)
+	defer o.Unit.leave()
 	defer calls.Wait()
 	if o.Heartbeat > 0 {
 		writing.Go(func() { p.sendHeartbeats(o.Heartbeat) })
@@ -91,8 +104,12 @@ func (p *program) sendHeartbeats(period time.Duration) {
 type fromHost struct {
 	batchHead
 	Version int               `json:"version"`
+	Can     []string          `json:"can"`
 	Cause   Cause             `json:"cause"`
 	Error   string            `json:"error"`
+	Code    string            `json:"code"`
+	Scope   string            `json:"scope"`
+	Status  *UnitStatus       `json:"status"`
 	Changes []json.RawMessage `json:"changes"`
 }
 
@@ -113,9 +130,18 @@ func (p *program) readMessages(r *bufio.Reader, calls *sync.WaitGroup) error {
 		if !isGreeted && (m.Type != KindHello || m.Version != Version) {
 			return fmt.Errorf("the processor says %.100q first: want a hello of version %d", line, Version)
 		}
+		if m.Type.isEvent() {
+			p.hearEvent(line)
+			continue
+		}
 		switch m.Type {
 		case KindHello:
 			isGreeted = true
+			p.opts.Unit.join(p.lines, m.Can)
+		case KindStatus, KindCaughtUp:
+			p.opts.Unit.takeAnswer(&m)
+		case KindToken:
+			calls.Go(func() { p.giveToken(m.ID, m.Scope) })
 		case KindBatch:
 			if err := p.beginBatch(&m, calls); err != nil {
 				return err
@@ -226,39 +252,4 @@ func answerOf(id int64, err error, isCanceled bool) toHost {
 		m.Items = append(m.Items, item)
 	}
 	return m
-}
-
-// askForCheckpoint asks the host to store the position of a batch, and waits for the outcome.
-func (p *program) askForCheckpoint(ctx context.Context, id int64) error {
-	outcome := make(chan error, 1)
-	p.mu.Lock()
-	p.confirm[id] = append(p.confirm[id], outcome)
-	p.mu.Unlock()
-	p.lines.sendLine(encode(toHost{Type: KindCheckpoint, ID: id}), nil)
-	select {
-	case err := <-outcome:
-		return err
-	case <-p.ctx.Done():
-		return context.Cause(p.ctx)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// endCheckpoint ends the wait for a checkpoint.
-func (p *program) endCheckpoint(m *fromHost) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	waiting := p.confirm[m.ID]
-	if len(waiting) == 0 {
-		return
-	}
-	if p.confirm[m.ID] = waiting[1:]; len(waiting) == 1 {
-		delete(p.confirm, m.ID)
-	}
-	if m.Error != "" {
-		waiting[0] <- errors.New(m.Error)
-	} else {
-		waiting[0] <- nil
-	}
 }

@@ -21,6 +21,7 @@ import (
 // stuck handler, and the epoch of the lease keeps the position safe.
 type Parent struct {
 	inHand
+	news
 
 	host *contract.Host
 }
@@ -40,7 +41,25 @@ func Attach(ctx context.Context, r io.Reader, w io.WriteCloser, o WorkerOptions)
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { host.Stop(o.Drain) })
-	return &Parent{host: host}, nil
+	p := &Parent{host: host, news: news{hint: o.Hint}}
+	p.greet(host)
+	return p, nil
+}
+
+// OffersTokens reports whether the hello of the program offers tokens.
+func (p *Parent) OffersTokens() bool { return p.host.OffersTokens() }
+
+// Token asks the program for a token of a scope.
+func (p *Parent) Token(ctx context.Context, scope string) (contract.Token, error) {
+	return p.host.Token(ctx, scope)
+}
+
+// Fail tells a program that wants events why the processor has ended, and ends the connection as Close does. See
+// [contract.Host.Fail].
+func (p *Parent) Fail(text, code, reason, hint string) {
+	p.host.Stop(0)
+	p.host.Fail(text, code, reason, hint)
+	p.host.AwaitWritten(toldTime)
 }
 
 // Err returns why the connection has ended: the program has closed its end or broken the contract. It is nil before.

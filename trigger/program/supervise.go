@@ -83,6 +83,7 @@ func (w *Worker) live(ctx context.Context, l *life, stopping <-chan struct{}) er
 		l.host, l.turn = host, suspects.NewTurn()
 		w.lives.Unlock()
 		close(l.ready)
+		w.greet(host)
 		err = w.accompany(ctx, host, exited, stopping)
 	}
 	return w.endProgram(p, exited, err)
@@ -245,6 +246,7 @@ func awaitExit(exited <-chan error, patience time.Duration) (err error, isEnded 
 func hostOptions(o WorkerOptions) contract.HostOptions {
 	return contract.HostOptions{
 		Unit: o.Unit, Instance: o.Instance, Manual: o.Manual, Timeout: o.Timeout, Stop: o.Stop,
+		Events: true, Status: o.Status, CaughtUp: o.CaughtUp,
 		Patience: func(cause contract.Cause) time.Duration {
 			if cause == contract.CauseLost {
 				return min(o.Grace, o.Expiration/hurriedPart)

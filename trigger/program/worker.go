@@ -52,6 +52,13 @@ type WorkerOptions struct {
 	// Stop is called if the program asks for the end of the processor.
 	Stop func()
 
+	// Status and CaughtUp answer the questions of the program about its unit, see [contract.HostOptions].
+	Status   func(context.Context) (contract.UnitStatus, error)
+	CaughtUp func(context.Context) error
+
+	// Hint returns what to do about an error, for the events that Hooks make. Nil has no hints.
+	Hint func(error) string
+
 	// Wire, if set, wraps the pipe to the program. Tests of programs use it to slow messages down.
 	Wire func(toProgram io.WriteCloser) io.WriteCloser
 }
@@ -81,6 +88,7 @@ type Worker struct {
 	supervision sync.WaitGroup
 
 	inHand
+	news
 
 	suspects suspects.Suspects
 
@@ -115,7 +123,7 @@ func NewWorker(command []string, o WorkerOptions) (*Worker, error) {
 		o.Wire = func(toProgram io.WriteCloser) io.WriteCloser { return toProgram }
 	}
 	return &Worker{
-		path: path, command: slices.Clone(command), opts: o, life: newLife(),
+		path: path, command: slices.Clone(command), opts: o, life: newLife(), news: news{hint: o.Hint},
 	}, nil
 }
 

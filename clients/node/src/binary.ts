@@ -43,9 +43,29 @@ function isProgram(path: string): boolean {
   }
 }
 
+/** TokenCredential is that of \@azure/core-auth. */
+export interface TokenCredential {
+  getToken(scopes: string | string[]): Promise<{ token: string; expiresOnTimestamp: number } | null>;
+}
+
+/** Auth is who asks an account. */
+export type Auth = { key: string } | { connectionString: string } | TokenCredential;
+
+/** isCredential reports whether tokens are used. */
+export function isCredential(auth: Auth | undefined): auth is TokenCredential {
+  return auth !== undefined && "getToken" in auth;
+}
+
+/** tokenOf asks a credential for a token. */
+export async function tokenOf(credential: TokenCredential, scope: string): Promise<{ token: string; expires: Date }> {
+  const got = await credential.getToken(scope);
+  if (!got) throw new Error("the credential gives no token");
+  return { token: got.token, expires: new Date(got.expiresOnTimestamp) };
+}
+
 /** Access is how the binary reaches an account. */
 export interface Access {
-  auth?: { key: string } | { connectionString: string } | undefined;
+  auth?: Auth | undefined;
   ca?: string | undefined;
   endpoint?: string | undefined; // of the account to which the key belongs
 }
@@ -57,6 +77,7 @@ export function environment({ auth, endpoint }: Access): NodeJS.ProcessEnv {
   const env = { ...process.env };
   if (!auth) return env;
   for (const other of accountVariables) delete env[other];
+  if (isCredential(auth)) return { ...env, ...(endpoint ? { COSMOS_ENDPOINT: endpoint } : {}) };
   if ("connectionString" in auth) return { ...env, COSMOS_CONNECTION_STRING: auth.connectionString };
   return { ...env, COSMOS_KEY: auth.key, ...(endpoint ? { COSMOS_ENDPOINT: endpoint } : {}) };
 }
@@ -67,6 +88,7 @@ export interface Said {
   error?: string;
   code?: string;
   hint?: string | null;
+  reason?: string | null;
   time?: string;
   level?: string;
   msg?: string;
@@ -88,7 +110,8 @@ export function parseSaid(line: string): Said {
 export function errorOf(
   said: Said | undefined, code: number | null, signal: NodeJS.Signals | null, last?: string,
 ): ChangefeedError | undefined {
-  if (said) return new ChangefeedError(said.error ?? "changefeed has failed", said.code ?? "failed", said.hint ?? null);
+  if (said) return new ChangefeedError(said.error ?? "changefeed has failed", said.code ?? "failed", said.hint ?? null,
+    said.reason ?? null);
   if (code === 0) return undefined;
   const how = signal ? `by ${signal}` : `with the exit code ${code}`;
   return new ChangefeedError(`changefeed has ended ${how}${last ? `: ${last}` : ""}`, "died");
@@ -96,6 +119,10 @@ export function errorOf(
 
 /** ask runs a command of the binary and returns the objects that it prints. */
 export async function ask(binary: string, args: string[], access: Access, timeoutMs = 60_000): Promise<Said[]> {
+  if (isCredential(access.auth)) {
+    throw new ChangefeedError(`changefeed ${args[0]} cannot use the credential of this process`, "usage",
+      "call it while the processor runs, or give it a key");
+  }
   const ca = access.ca ? ["--ca", access.ca] : [];
   const child = spawn(binary, [...args, ...ca, "-o", "json"], {
     env: environment(access), stdio: ["ignore", "pipe", "pipe"], windowsHide: true, timeout: timeoutMs,

@@ -2,7 +2,7 @@
 
 import type { Readable, Writable } from "node:stream";
 import { Batch, decodeChanges, type RawBatch } from "./batch.js";
-import { answerOf, Canceled, type Cause, ChangefeedError, failedAnswer, type Answer, type Result } from "./failures.js";
+import { answerOf, Canceled, type Cause, ChangefeedError, failedAnswer, messageOf, type Answer, type Result } from "./failures.js";
 import { readLines } from "./lines.js";
 import { client } from "./version.js";
 
@@ -15,7 +15,19 @@ export interface ConnectionSettings<T> {
   batches: number;
   heartbeatMs: number;
   onHello?: ((hello: { unit?: string; instance?: string }) => void) | undefined;
+  /** Called with each event of the processor. Without it, none is asked for. */
+  onEvent?: ((event: RawEvent) => void) | undefined;
+  /** Gives a token of a scope. Without it, none is offered. */
+  token?: ((scope: string) => Promise<{ token: string; expires: Date }>) | undefined;
 }
+
+/** RawEvent is an event of the processor, as docs/program.md has it. */
+export interface RawEvent {
+  type: "ready" | "lease" | "parked" | "outage" | "problem";
+  [member: string]: unknown;
+}
+
+const eventTypes = ["ready", "lease", "parked", "outage", "problem"];
 
 interface Incoming {
   type: string;
@@ -25,14 +37,21 @@ interface Incoming {
   instance?: string;
   cause?: Cause;
   error?: string;
+  code?: string;
+  reason?: string;
+  hint?: string;
+  can?: string[];
+  scope?: string;
+  status?: Record<string, unknown>;
 }
 
-interface Waiting {
-  resolve(): void;
+interface Waiting<R = void> {
+  resolve(result: R): void;
   reject(error: Error): void;
 }
 
 const version = 1;
+const otherRelease = "use the binary of the release of this package";
 
 /** Connection is a connection to the processor. */
 export class Connection<T> {
@@ -40,6 +59,12 @@ export class Connection<T> {
   readonly #to: Writable;
   readonly #inHand = new Map<number, AbortController>();
   readonly #confirming = new Map<number, Waiting[]>();
+  readonly #asking = new Map<number, Waiting<Incoming>>();
+  readonly #hello: Promise<string[]>;
+  #setHello!: (can: string[]) => void;
+  #failHello!: (error: Error) => void;
+  #lastQuestion = 0;
+  #isOver = false;
   readonly #calls = new Set<Promise<void>>();
   #greeted = false;
   #stopping = false;
@@ -55,10 +80,16 @@ export class Connection<T> {
   constructor(from: Readable, to: Writable, settings: ConnectionSettings<T>) {
     this.#settings = settings;
     this.#to = to;
+    this.#hello = new Promise((resolve, reject) => {
+      this.#setHello = resolve;
+      this.#failHello = reject;
+    });
+    this.#hello.catch(() => {}); // whoever asks hears of it
     to.on("error", () => {}); // the end of the other pipe says the same
     this.#send({
       type: "hello", version, client, batches: settings.batches,
       ...(settings.heartbeatMs > 0 ? { heartbeat: settings.heartbeatMs / 1000 } : {}),
+      ...(settings.onEvent ? { events: true } : {}), ...(settings.token ? { tokens: true } : {}),
     });
     if (settings.heartbeatMs > 0) {
       this.#beat = setInterval(() => this.#send({ type: "heartbeat" }), settings.heartbeatMs);
@@ -72,6 +103,11 @@ export class Connection<T> {
         const gone = this.#failure ?? new Canceled("stopped");
         for (const waiting of this.#confirming.values()) waiting.forEach((w) => w.reject(gone));
         this.#confirming.clear();
+        this.#isOver = true;
+        const over = this.#failure ?? new ChangefeedError("the processor has closed the connection", "died");
+        for (const waiting of this.#asking.values()) waiting.reject(over);
+        this.#asking.clear();
+        this.#failHello(over);
         if (this.#failure) reject(this.#failure);
         else resolve();
       };
@@ -85,6 +121,47 @@ export class Connection<T> {
 
   /** stop asks for the end of the processor: the batches in hand are finished. */
   stop(): void { this.#send({ type: "stop" }); }
+
+  /** Whether the connection has ended. */
+  get isOver(): boolean { return this.#isOver; }
+
+  /** status asks how far behind the unit is. */
+  async status(): Promise<Record<string, unknown>> { return (await this.#ask("status", 0)).status ?? {}; }
+
+  /** caughtUp waits until the unit has handled everything that was written before the call. */
+  async caughtUp(timeoutMs: number): Promise<void> { await this.#ask("caughtup", timeoutMs); }
+
+  async #ask(type: "status" | "caughtup", timeoutMs: number): Promise<Incoming> {
+    const can = await this.#hello;
+    if (!can.includes(type)) {
+      throw new ChangefeedError(`the processor does not answer ${type}`, "contract", otherRelease);
+    }
+    return new Promise((resolve, reject) => {
+      const id = ++this.#lastQuestion;
+      this.#asking.set(id, { resolve, reject });
+      this.#send({ type, id, ...(timeoutMs > 0 ? { seconds: timeoutMs / 1000 } : {}) });
+    });
+  }
+
+  #answered(message: Incoming): void {
+    const waiting = this.#asking.get(message.id);
+    this.#asking.delete(message.id);
+    if (message.error !== undefined) {
+      waiting?.reject(new ChangefeedError(message.error, message.code ?? "failed"));
+    } else {
+      waiting?.resolve(message);
+    }
+  }
+
+  async #giveToken(id: number, scope: string): Promise<void> {
+    try {
+      if (!this.#settings.token) throw new Error("this program gives no tokens");
+      const { token, expires } = await this.#settings.token(scope);
+      this.#send({ type: "token", id, token, expires: expires.toISOString() });
+    } catch (error) {
+      this.#send({ type: "token", id, error: messageOf(error) || "the credential gives no token" });
+    }
+  }
 
   /** close closes our end: the processor ends, and the batches in hand have failed. */
   close(): void { this.#to.end(); }
@@ -120,11 +197,19 @@ export class Connection<T> {
   #obey(message: Incoming): void {
     if (!this.#greeted && message.type !== "error" && (message.type !== "hello" || message.version !== version)) {
       throw new ChangefeedError(`the processor does not speak version ${version} of the contract`, "contract",
-        "use the binary of the release of this package");
+        otherRelease);
+    }
+    if (eventTypes.includes(message.type)) {
+      this.#settings.onEvent?.(message as unknown as RawEvent);
+      return;
     }
     switch (message.type) {
       case "hello":
         this.#greeted = true;
+        if (this.#settings.onEvent && !message.can?.includes("events")) {
+          throw new ChangefeedError("the processor sends no events", "contract", otherRelease);
+        }
+        this.#setHello(message.can ?? []);
         this.#settings.onHello?.(message);
         break;
       case "batch":
@@ -139,8 +224,16 @@ export class Connection<T> {
       case "stop":
         this.#stopping = true;
         break;
+      case "status":
+      case "caughtup":
+        this.#answered(message);
+        break;
+      case "token":
+        void this.#giveToken(message.id, message.scope ?? "");
+        break;
       case "error":
-        throw new ChangefeedError(message.error ?? "the contract is broken", "contract");
+        throw new ChangefeedError(message.error ?? "the contract is broken", message.code ?? "contract",
+          message.hint ?? null, message.reason ?? null);
     }
   }
 

@@ -51,11 +51,15 @@ export class Canceled extends Error {
 export class ChangefeedError extends Error {
   override name = "ChangefeedError";
   readonly code: string;
+  /** What to do next, if that is known. */
   readonly hint: string | null;
-  constructor(message: string, code: string, hint: string | null = null) {
+  /** A word for the cause, such as no-start, start-ignored, leases-gone or throttled; null if there is none. */
+  readonly reason: string | null;
+  constructor(message: string, code: string, hint: string | null = null, reason: string | null = null) {
     super(message);
     this.code = code;
     this.hint = hint;
+    this.reason = reason;
   }
 }
 

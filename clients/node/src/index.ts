@@ -1,7 +1,8 @@
 export { Batch, Change } from "./batch.js";
-export { findBinary } from "./binary.js";
+export { type Auth, findBinary, type TokenCredential } from "./binary.js";
 export type { Handler } from "./contract.js";
 export { Canceled, type Cause, ChangefeedError, Outage, Poison, type Result } from "./failures.js";
+export type { ProblemPlace, ProcessorEvents } from "./events.js";
 export type { Lag, Lease } from "./lag.js";
 export type { Letter } from "./letters.js";
 export type { ContainerLike, Events, LogEntry, Options } from "./options.js";
@@ -9,3 +10,4 @@ export { Processor, processor } from "./processor.js";
 export { program, type ProgramOptions } from "./program.js";
 export type { OpenBatch } from "./queue.js";
 export { type ContainerSpec, type Fault, type FreshContainer, type ServerOptions, startServer, TestServer } from "./server.js";
+export { verifyWebhook, type Webhook, type WebhookHeaders } from "./webhook.js";

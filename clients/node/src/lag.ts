@@ -12,8 +12,12 @@ export interface Lease {
   lag: number | null;
   /** How long the oldest of them has waited. */
   oldestMs: number | null;
-  attempts: number;
-  held: number;
+  attempts: number | null;
+  held: number | null;
+  /** Keys that fail, and that are read again by key. */
+  setAside: number | null;
+  /** Why nobody handles the changes; empty if somebody does. */
+  stuck: string[];
   notes: string[];
 }
 
@@ -42,6 +46,12 @@ export async function lagOf(
   };
 }
 
+/** lagIn returns the lag in the answer of a processor. */
+export function lagIn(status: Record<string, unknown>): Lag {
+  const leases = Array.isArray(status["leases"]) ? status["leases"] as Said[] : [];
+  return { total: numberOf(status["pending"]), leases: leases.map(leaseOf) };
+}
+
 /** beside returns the address of the container "leases" beside another. */
 export function beside(source: string): string {
   const cut = Math.max(source.lastIndexOf("/"), source.lastIndexOf("#"), source.lastIndexOf(":"));
@@ -54,7 +64,8 @@ function leaseOf(row: Said): Lease {
   return {
     lease: textOf(row["lease"]) ?? "", owner: textOf(row["owner"]), state: textOf(row["state"]) ?? "unknown",
     position: textOf(row["position"]), lag, oldestMs: lag === null || seconds === null ? null : seconds * 1000,
-    attempts: numberOf(row["attempts"]) ?? 0, held: numberOf(row["held"]) ?? 0,
+    attempts: numberOf(row["attempts"]), held: numberOf(row["held"]), setAside: numberOf(row["set_aside"]),
+    stuck: Array.isArray(row["stuck"]) ? row["stuck"].map(String) : [],
     notes: Array.isArray(row["notes"]) ? row["notes"].map(String) : [],
   };
 }

@@ -1,5 +1,6 @@
-import type { Access, Said } from "./binary.js";
+import { type Access, type Auth, isCredential, type Said } from "./binary.js";
 import type { Handler } from "./contract.js";
+import type { ProcessorEvents } from "./events.js";
 import { ChangefeedError } from "./failures.js";
 
 /** ContainerLike is a Container of \@azure/cosmos. */
@@ -15,12 +16,9 @@ export interface LogEntry extends Said {
 }
 
 /** Events of the processor. */
-export interface Events {
+export interface Events extends ProcessorEvents {
   /** Each entry of the binary's log. Without it, warnings and errors go to console.warn. */
   log?(entry: LogEntry): void;
-  lease?(event: { lease: string; what: "acquired" | "released" | "lost"; reason?: string }): void;
-  outage?(isOutage: boolean): void;
-  error?(error: Error, at: { origin: string; lease?: string }): void;
 }
 
 /** The options of a processor. Those with a flag behind them are those of `changefeed run`. */
@@ -37,8 +35,9 @@ export interface Options<T> {
   variant?: string;
   /** Where a new unit begins; the default is "beginning", or "now" in mode "all". */
   from?: "beginning" | "now" | Date;
-  /** The key of the account. The default is that of the environment, or Microsoft Entra ID. */
-  auth?: { key: string } | { connectionString: string };
+  /** The key of the account, or a credential of \@azure/identity. The default is the key of the environment, or the
+   * identity of the machine. */
+  auth?: Auth;
   /** A file with the certificate that a server made itself. */
   ca?: string;
   /** Called for each batch. Without it, use batches(). */
@@ -144,6 +143,7 @@ export async function runArguments<T>(o: Options<T>, where: Resolved): Promise<s
   addTime("renew", o.renewMs);
   // It means nothing beside --stdio, and has to be less than --drain.
   if (o.drainMs !== undefined) addTime("grace", o.drainMs / 2);
+  addIf("token-from-program", isCredential(o.auth));
   addIf("create-leases", o.createLeases);
   addIf("hold", o.hold);
   addIf("once", o.once);

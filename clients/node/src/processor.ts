@@ -1,10 +1,11 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import type { Batch } from "./batch.js";
-import { environment, errorOf, findBinary, parseSaid, type Said } from "./binary.js";
+import { environment, errorOf, findBinary, isCredential, parseSaid, type Said, tokenOf } from "./binary.js";
 import { Connection, type Handler } from "./contract.js";
 import { ChangefeedError, messageOf, type Result } from "./failures.js";
-import { awaitCaughtUp, beside, type Lag, lagOf } from "./lag.js";
+import { callEvents } from "./events.js";
+import { awaitCaughtUp, beside, type Lag, lagIn, lagOf } from "./lag.js";
 import { type Box, type Letter, listLetters, releaseKey, retryLetter } from "./letters.js";
 import { readLines } from "./lines.js";
 import { addressOf, drainOf, type LogEntry, type Options, resolve, type Resolved, runArguments } from "./options.js";
@@ -27,6 +28,9 @@ export class Processor<T> implements AsyncDisposable {
 
   /** Resolves when the unit has its leases, and a new unit its start; rejects if run() ends before. */
   readonly ready: Promise<void>;
+
+  #setConnected!: (connection: Connection<T> | undefined) => void;
+  readonly #connected = new Promise<Connection<T> | undefined>((resolve) => { this.#setConnected = resolve; });
 
   constructor(options: Options<T>) {
     this.#options = options;
@@ -91,16 +95,36 @@ export class Processor<T> implements AsyncDisposable {
     await this.#running?.catch(() => {}); // run() says it
   }
 
-  /** caughtUp waits until every change is handled. */
-  caughtUp(o: { timeoutMs?: number } = {}): Promise<void> {
-    return awaitCaughtUp(() => this.lag(), o.timeoutMs ?? 30_000);
+  /** caughtUp waits until every change that was written before the call is handled. */
+  async caughtUp(o: { timeoutMs?: number } = {}): Promise<void> {
+    const { timeoutMs = 30_000 } = o;
+    const end = Date.now() + timeoutMs;
+    const running = await this.#open();
+    try {
+      if (running) return await running.caughtUp(timeoutMs);
+    } catch (error) {
+      if (!running?.isOver) throw error;
+    }
+    await awaitCaughtUp(() => this.lag(), Math.max(0, end - Date.now()));
+  }
+
+  /** #open returns the connection of a processor that runs. */
+  async #open(): Promise<Connection<T> | undefined> {
+    const connection = this.#running ? await this.#connected : undefined;
+    return connection?.isOver ? undefined : connection;
   }
 
   /** The process of the binary, while it runs. */
   get pid(): number | undefined { return this.#child?.exitCode === null ? this.#child.pid : undefined; }
 
-  /** lag returns how far behind the unit is. What is not known is null. */
+  /** lag returns how far behind the unit is, with all its instances. What is not known is null. */
   async lag(): Promise<Lag> {
+    const running = await this.#open();
+    try {
+      if (running) return lagIn(await running.status());
+    } catch (error) {
+      if (!running?.isOver) throw error;
+    }
     return lagOf(findBinary(this.#options.binary), await this.#resolve(), this.#options.name);
   }
 
@@ -134,13 +158,15 @@ export class Processor<T> implements AsyncDisposable {
     } catch (error) {
       this.#failReady(error as Error);
       throw error;
+    } finally {
+      this.#setConnected(undefined);
     }
     this.#failReady(new ChangefeedError("the processor has stopped", "died"));
   }
 
   /** #speak starts the binary and speaks the contract with it until it ends. */
   async #speak(binary: string, args: string[], where: Resolved, handler: Handler<T>): Promise<void> {
-    const { decode, keyed = 1, batches = this.#options.handler ? Math.max(defaultBatches, keyed) : 1 } = this.#options;
+    const { auth, decode, keyed = 1, batches = this.#options.handler ? Math.max(defaultBatches, keyed) : 1 } = this.#options;
     // In a group of its own, Ctrl-C reaches this process alone. If this process is killed, the pipes end.
     const child = spawn(binary, args, {
       env: environment(where.access), stdio: ["pipe", "pipe", "pipe"], detached: process.platform !== "win32",
@@ -165,12 +191,18 @@ export class Processor<T> implements AsyncDisposable {
       onHello: () => {
         if (this.#stop) this.#drain(connection);
       },
+      onEvent: (event) => {
+        if (event.type === "ready") this.#setReady();
+        callEvents(this.#options.on, event);
+      },
+      token: isCredential(auth) ? (scope) => tokenOf(auth, scope) : undefined,
     });
     this.#connection = connection;
+    this.#setConnected(connection);
     const [code, signal] = await ended;
     const broken = await connection.ended.then(() => undefined, (error: Error) => error);
     await connection.settled(settleMs);
-    const error = broken instanceof ChangefeedError && broken.code === "contract" ? broken
+    const error = broken instanceof ChangefeedError && broken.code !== "died" ? broken
       : errorOf(failure, code, signal, last);
     if (error) throw error;
   }
@@ -187,24 +219,9 @@ export class Processor<T> implements AsyncDisposable {
     });
   }
 
-  /** #hear makes events of an entry of the log. */
+  /** #hear hands an entry of the log on. */
   #hear(entry: LogEntry): void {
     const { on } = this.#options;
-    const lease = typeof entry["lease"] === "string" ? entry["lease"] : undefined;
-    const reason = typeof entry["reason"] === "string" ? entry["reason"] : undefined;
-    if (entry.msg === "change feed processor ready") {
-      this.#setReady();
-    } else if (lease !== undefined && entry.msg === "lease acquired") {
-      on?.lease?.({ lease, what: "acquired" });
-    } else if (lease !== undefined && entry.msg === "lease released") {
-      const what = reason === "lost" || reason === "stuck" ? "lost" : "released";
-      on?.lease?.({ lease, what, ...(reason ? { reason } : {}) });
-    } else if (entry.msg.startsWith("outage")) {
-      on?.outage?.(entry.msg !== "outage is over");
-    } else if (entry.msg === "change feed processor" && entry.level === "ERROR") {
-      const origin = typeof entry["origin"] === "string" ? entry["origin"] : "";
-      on?.error?.(new Error(String(entry["err"])), { origin, ...(lease === undefined ? {} : { lease }) });
-    }
     if (on?.log) on.log(entry);
     else if (entry.level !== "INFO" && entry.level !== "DEBUG") console.warn(`changefeed: ${describe(entry)}`);
   }

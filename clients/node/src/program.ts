@@ -1,6 +1,7 @@
 import { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { Connection, type Handler } from "./contract.js";
+import { callEvents, type ProcessorEvents } from "./events.js";
 import { ChangefeedError } from "./failures.js";
 
 export interface ProgramOptions<T> {
@@ -10,6 +11,8 @@ export interface ProgramOptions<T> {
   heartbeatMs?: number;
   /** Decodes a document. If it throws, that change alone is poison. */
   decode?: (document: unknown) => T;
+  /** Called with the events of the processor. */
+  on?: ProcessorEvents;
 }
 
 const settleMs = 2000; // for a handler whose signal is aborted, at the end
@@ -20,8 +23,10 @@ const settleMs = 2000; // for a handler whose signal is aborted, at the end
  */
 export async function program<T = unknown>(handler: Handler<T>, options: ProgramOptions<T> = {}): Promise<void> {
   const [from, to] = pipes();
-  const { batches = 16, heartbeatMs = 5000, decode } = options;
-  const connection = new Connection<T>(from, to, { handler, decode, batches, heartbeatMs });
+  const { batches = 16, heartbeatMs = 5000, decode, on } = options;
+  const connection = new Connection<T>(from, to, {
+    handler, decode, batches, heartbeatMs, onEvent: on ? (event) => callEvents(on, event) : undefined,
+  });
   try {
     await connection.ended;
   } finally {

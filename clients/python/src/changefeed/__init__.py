@@ -6,6 +6,7 @@ from changefeed._errors import BinaryNotFound, ChangefeedError, Failure, Poison,
 from changefeed._processor import Processor
 from changefeed._status import Lease, Status
 from changefeed._version import VERSION as __version__
+from changefeed.webhook import SignatureError, Webhook, verify_webhook
 
 __all__ = [
     "Batch",
@@ -18,7 +19,10 @@ __all__ = [
     "Lease",
     "Poison",
     "Processor",
+    "SignatureError",
     "Status",
     "Untried",
+    "Webhook",
     "__version__",
+    "verify_webhook",
 ]

@@ -60,7 +60,9 @@ def error_in(lines: Iterable[str]) -> ChangefeedError | None:
     for line in lines:
         row = parse(line)
         if row is not None and row.get("kind") == "error":
-            found = ChangefeedError(str(row["error"]), code=str(row["code"]), hint=row.get("hint"))
+            found = ChangefeedError(
+                str(row["error"]), code=str(row["code"]), hint=row.get("hint"), reason=row.get("reason")
+            )
     return found
 
 

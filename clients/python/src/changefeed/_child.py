@@ -6,14 +6,12 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
-import datetime
 import logging
 import sys
 from collections.abc import Callable
 from typing import Any, cast
 
 from changefeed import _binary
-from changefeed._batch import parse_time
 from changefeed._connection import Connection
 from changefeed._errors import ChangefeedError
 
@@ -30,11 +28,12 @@ _PIPE = 1 << 20  # bytes, which is what a user without rights may ask for
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """A line of the log of the binary, such as "lease acquired", "change parked" or "outage"."""
+    """What has happened in the processor: docs/program.md lists the events and their members.
+
+    name is ready, lease, parked, outage or problem; fields has the other members.
+    """
 
     name: str
-    level: int  # of the module logging
-    time: datetime.datetime | None
     fields: dict[str, Any]
 
 
@@ -51,6 +50,7 @@ class Child(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self.connection: Connection | None = None
         self.over: asyncio.Future[int] = loop.create_future()
+        self.ready: asyncio.Future[None] = loop.create_future()
         self._broken: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,10 +101,10 @@ class Child(asyncio.SubprocessProtocol):
         if not self.over.done():
             self.over.set_result(-1 if code is None else code)
 
-    async def begun(self) -> None:
-        """Waits for the hello or for the end."""
+    async def begun(self, *, ready: bool = False) -> None:
+        """Waits for the hello, or for the leases of the unit, or for the end."""
         assert self.connection is not None
-        waiting: list[asyncio.Future[Any]] = [self.over, self.connection.greeted]
+        waiting: list[asyncio.Future[Any]] = [self.over, self.ready if ready else self.connection.greeted]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
 
     def error(self) -> ChangefeedError | None:
@@ -116,6 +116,8 @@ class Child(asyncio.SubprocessProtocol):
         code = self.over.result()
         if code == 0:
             return None
+        if self.connection is not None and self.connection.failure is not None:
+            return self.connection.failure
         if self._error is not None:
             return self._error
         return ChangefeedError(" ".join([f"the binary has ended with {code}", *self._last]))
@@ -127,7 +129,7 @@ class Child(asyncio.SubprocessProtocol):
                 self._last.append(line)
                 log.warning("%s", line)
         elif row.get("kind") == "error":
-            self._error = ChangefeedError(str(row["error"]), code=str(row["code"]), hint=row.get("hint"))
+            self._error = _binary.error_in([line])
         elif "msg" in row:
             self._event(row)
         elif "text" in row:
@@ -136,13 +138,19 @@ class Child(asyncio.SubprocessProtocol):
     def _event(self, row: dict[str, Any]) -> None:
         level = _LEVELS.get(str(row.pop("level", "INFO")), logging.INFO)
         name = str(row.pop("msg"))
-        time = row.pop("time", None)
+        row.pop("time", None)
         if log.isEnabledFor(level):
             fields = " ".join(f"{key}={value}" for key, value in row.items())
             log.log(level, "%s %s", name, fields, extra={"changefeed": row})
+
+    def heard(self, message: dict[str, Any]) -> None:
+        """Hands an event of the processor on."""
+        name = str(message["type"])
+        if name == "ready" and not self.ready.done():
+            self.ready.set_result(None)
         if self._on_event is not None:
             try:
-                self._on_event(Event(name, level, None if time is None else parse_time(time), row))
+                self._on_event(Event(name, {key: value for key, value in message.items() if key != "type"}))
             except Exception:
                 log.exception("on_event has failed at %r", name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,10 @@ from changefeed._version import VERSION
 Handler = Callable[[Batch], Awaitable[None] | None]
 
 HEARTBEAT = 5.0  # seconds
+
+Token = Callable[[str], Awaitable[tuple[str, float]]]  # a token of a scope, and when it expires
+
+_EVENTS = ("ready", "lease", "parked", "outage", "problem")
 
 log = logging.getLogger("changefeed")
 
@@ -40,7 +45,15 @@ class _InHand:
 class Connection:
     """Speaks the contract. The owner feeds it with bytes and gives it a function that writes."""
 
-    def __init__(self, handler: Handler, *, batches: int, write: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        batches: int,
+        write: Callable[[bytes], None],
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+        token: Token | None = None,
+    ) -> None:
         if batches < 1:
             raise ValueError(f"batches is {batches}: want 1 or more")
         self._handler = handler
@@ -53,8 +66,15 @@ class Connection:
         self._checkpoints: dict[int, asyncio.Future[str]] = {}
         self._threads: Threads | None = None
         self._heart: asyncio.TimerHandle | None = None
+        self._on_event, self._token = on_event, token
+        self._asking: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._questions = 0
+        self._answering: set[asyncio.Task[None]] = set()
+        self._can: list[str] = []
+        self.failure: ChangefeedError | None = None  # with which the processor has ended
         self._ended = False
         self.greeted: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()  # the pipe has ended
         self.idle = asyncio.Event()  # no batch is in the handler
         self.idle.set()
         self.stopping = False
@@ -64,7 +84,11 @@ class Connection:
 
     def start(self) -> None:
         """Says hello."""
-        hello = {"type": "hello", "version": 1, "batches": self._batches, "heartbeat": HEARTBEAT}
+        hello: dict[str, Any] = {"type": "hello", "version": 1, "batches": self._batches, "heartbeat": HEARTBEAT}
+        if self._on_event is not None:
+            hello["events"] = True
+        if self._token is not None:
+            hello["tokens"] = True
         self._send(hello | {"client": f"changefeed-python {VERSION}"})
         self._beat()
 
@@ -95,6 +119,10 @@ class Connection:
         for future in self._checkpoints.values():
             if not future.done():
                 future.set_result("the processor has ended")
+        self._gone.set_result(None)
+        for question in self._asking.values():
+            if not question.done():
+                question.set_result({"error": "the processor has ended", "code": "died"})
         if self._threads is not None:
             self._threads.close()
 
@@ -109,6 +137,7 @@ class Connection:
                 self._cancel(one, cast(Cause, message["cause"]))
         elif kind == "hello":
             self.unit, self.instance = message.get("unit", ""), message.get("instance", "")
+            self._can = message.get("can", [])
             if not self.greeted.done():
                 self.greeted.set_result(None)
         elif kind == "stop":
@@ -117,9 +146,66 @@ class Connection:
             future = self._checkpoints.pop(message["id"], None)
             if future is not None and not future.done():
                 future.set_result(message.get("error", ""))
+        else:
+            self._take_other(kind, message)
+
+    def _take_other(self, kind: Any, message: dict[str, Any]) -> None:
+        """Takes what is no part of the work on batches."""
+        if kind in ("status", "caughtup"):
+            question = self._asking.pop(message["id"], None)
+            if question is not None and not question.done():
+                question.set_result(message)
+        elif kind == "token":
+            task = self._loop.create_task(self._give_token(message["id"], message["scope"]))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+        elif kind in _EVENTS:
+            if self._on_event is not None:
+                self._on_event(message)
         elif kind == "error":
             self.error = str(message.get("error", ""))
             log.error("%s", self.error)
+            if "code" in message:
+                self.failure = ChangefeedError(
+                    self.error, code=message["code"], hint=message.get("hint"), reason=message.get("reason")
+                )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pipe has ended."""
+        return self._ended
+
+    async def ask(self, kind: str, seconds: float | None = None) -> dict[str, Any]:
+        """Asks the processor about its unit."""
+        await asyncio.wait([self.greeted, self._gone], return_when=asyncio.FIRST_COMPLETED)
+        if self._ended:
+            raise ChangefeedError("the processor has ended", code="died")
+        if kind not in self._can:
+            raise ChangefeedError(f"the binary does not answer {kind}: use that of the release of this package")
+        self._questions += 1
+        number = self._questions
+        question = self._asking[number] = self._loop.create_future()
+        limit = {} if seconds is None else {"seconds": max(seconds, 0.001)}
+        self._send({"type": kind, "id": number, **limit})
+        try:
+            answer: dict[str, Any] = await question
+        finally:
+            self._asking.pop(number, None)
+        if "error" in answer:
+            raise ChangefeedError(str(answer["error"]), code=str(answer.get("code", "failed")))
+        return answer
+
+    async def _give_token(self, number: int, scope: str) -> None:
+        answer: dict[str, Any] = {"type": "token", "id": number}
+        try:
+            if self._token is None:
+                raise RuntimeError("this program gives no tokens")
+            token, expires = await self._token(scope)
+            time = datetime.datetime.fromtimestamp(expires, datetime.timezone.utc)
+            answer |= {"token": token, "expires": time.isoformat()}
+        except Exception as error:
+            answer["error"] = f"{type(error).__name__}: {error}"
+        self._send(answer)
 
     def _begin(self, batch: Batch) -> None:
         one = _InHand(batch)

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable
 from typing import Literal
 
-from changefeed import _binary, _child, _options, _signals, _status
+from changefeed import _binary, _child, _credential, _options, _signals, _status
 from changefeed._child import Event
 from changefeed._connection import Connection, Handler
 from changefeed._errors import ChangefeedError, Seconds, seconds_of
@@ -63,7 +63,7 @@ class Processor:
         share_by_load: bool = False,
         weight: int | None = None,
         variant: str | None = None,
-        credential: str | None = None,
+        credential: str | _credential.TokenCredential | None = None,
         connection_string: str | None = None,
         endpoint: str | None = None,
         ca: str | os.PathLike[str] | None = None,
@@ -77,7 +77,10 @@ class Processor:
         self._handler, self._batches, self._on_event = handler, batches, on_event
         self._leases, self._given_binary = leases, binary
         self._account = _options.flags({"ca": None if ca is None else os.fspath(ca), "context": context})
-        self._env = _options.environment(credential, connection_string, endpoint)
+        key = credential if isinstance(credential, str) else None
+        identity = None if isinstance(credential, str) else credential
+        self._token = None if identity is None else _credential.tokens_of(identity)
+        self._env = _options.environment(key, connection_string, endpoint)
         self._flags = _options.flags(
             {
                 "source": source,
@@ -105,6 +108,7 @@ class Processor:
                 "min_leases": min_leases,
                 "share_by_load": share_by_load,
                 "weight": weight,
+                "token_from_program": self._token is not None,
                 "variant": variant or f"{getattr(handler, '__module__', '')}.{_name_of(handler)}",
             }
         )
@@ -134,14 +138,16 @@ class Processor:
         ]
 
         def connect(child: _child.Child) -> Connection:
-            return Connection(self._handler, batches=self._batches, write=child.write)
+            return Connection(
+                self._handler, batches=self._batches, write=child.write, on_event=child.heard, token=self._token
+            )
 
         self._child = child = await _child.start(command, self._env, self._on_event, connect)
         assert child.connection is not None
         if self._asked:
             child.connection.stop()
         try:
-            await child.begun()
+            await child.begun(ready=self._token is not None)
         except asyncio.CancelledError:
             await self._abandon()
             raise
@@ -149,6 +155,8 @@ class Processor:
             await self.wait()
             if not self._asked:
                 raise ChangefeedError("the binary has ended before it said hello")
+        if child.over.done() and self._token is not None and not child.ready.done():
+            await self.wait()
 
     async def wait(self) -> None:
         """Waits for the end of the processor. Raises ChangefeedError if it ends with an error."""
@@ -201,6 +209,19 @@ class Processor:
 
     async def status(self) -> _status.Status:
         """The leases of the unit, and what is still to come. What is not known is None."""
+        connection = self._open()
+        if connection is not None:
+            try:
+                return _status.status_in(self.name, (await connection.ask("status"))["status"])
+            except ChangefeedError:
+                if not connection.ended:
+                    raise
+        if self._token is not None:
+            raise ChangefeedError(
+                "changefeed leases cannot use the credential of this process",
+                code="usage",
+                hint="Call status() while the processor runs, or give it a key.",
+            )
         arguments = ["leases", _options.beside(self.source, self._leases), "--source", self.source, *self._account]
         try:
             rows = await _binary.run_async(_binary.find(self._given_binary), arguments, env=self._env)
@@ -215,8 +236,28 @@ class Processor:
         return (await self.status()).pending
 
     async def caught_up(self, timeout: Seconds | None = None) -> None:
-        """Waits until every change is handled; raises TimeoutError after so many seconds."""
+        """Waits until every change written before the call is handled; raises TimeoutError after so many seconds."""
         seconds = None if timeout is None else seconds_of(timeout)
+        connection = self._open()
+        if connection is not None:
+            try:
+                await connection.ask("caughtup", seconds)
+                return
+            except ChangefeedError as error:
+                if error.code == "timeout":
+                    rest = _rest(await self.status())
+                    raise TimeoutError(f"not caught up after {seconds} s: {rest}") from None
+                if not connection.ended:
+                    raise
+        await self._poll_until_caught_up(seconds)
+
+    def _open(self) -> Connection | None:
+        """The connection of a processor that runs."""
+        if self._child is None or self._child.connection is None or self._child.connection.ended:
+            return None
+        return self._child.connection
+
+    async def _poll_until_caught_up(self, seconds: float | None) -> None:
         status = None
         pause = _FIRST_POLL
 

@@ -50,6 +50,11 @@ class Status:
         return self.pending == 0 and bool(self.leases)
 
 
+def status_in(name: str, unit: dict[str, Any]) -> Status:
+    """The status in the answer of a processor."""
+    return _status(name, unit, unit["leases"])
+
+
 def status_of(name: str, source: str, rows: list[dict[str, Any]]) -> Status:
     """The status of the unit of a name and a source in the rows of `changefeed leases`."""
     rows = [row for row in rows if row.get("processor") == name]
@@ -59,6 +64,10 @@ def status_of(name: str, source: str, rows: list[dict[str, Any]]) -> Status:
     unit = next((row for row in rows if row["kind"] == "unit"), None)
     if unit is None:
         return Status(name, 0, None, False, None, (), None, "the unit has no leases yet", ())
+    return _status(name, unit, [row for row in rows if row["kind"] == "lease"])
+
+
+def _status(name: str, unit: dict[str, Any], leases: list[dict[str, Any]]) -> Status:
     return Status(
         name=name,
         instances=unit["instances"],
@@ -68,7 +77,7 @@ def status_of(name: str, source: str, rows: list[dict[str, Any]]) -> Status:
         stuck=tuple(unit["stuck"]),
         watermark=_time(unit["watermark"]),
         unknown=unit["unknown"],
-        leases=tuple(_lease(row) for row in rows if row["kind"] == "lease"),
+        leases=tuple(_lease(row) for row in leases),
     )
 
 

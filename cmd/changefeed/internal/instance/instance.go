@@ -46,6 +46,8 @@ type Settings struct {
 	// Stores is an opener whose stores several instances of one process share, because a second opening of the same
 	// store fails. If Stores is nil, the instance opens its stores itself.
 	Stores *place.Opener
+
+	Live *unit.Live // answers questions about the unit once the processor runs; nil if nobody asks
 }
 
 // An Instance is an instance with checked settings.
@@ -284,11 +286,14 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	if err != nil {
 		return flagError(err)
 	}
+	if i.Live != nil {
+		i.Live.Begin(source, store, processor)
+	}
 	if err := processor.Run(ctx); err != nil {
 		if i.Function != nil {
 			return i.Function.explainRefusal(err)
 		}
-		return i.explainRefusal(err)
+		return explained{i.explainRefusal(err), err}
 	}
 	signals.reportUnfinished()
 	kept.reportKept(i.Say, i.Options.Expiration)

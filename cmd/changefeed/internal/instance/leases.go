@@ -63,6 +63,16 @@ func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, leases,
 	return store, err
 }
 
+// explained is an error with a text for the user. Programs recognize its cause.
+type explained struct {
+	error
+
+	cause error
+}
+
+// Unwrap returns what the text is of, and the cause.
+func (e explained) Unwrap() []error { return []error{e.error, e.cause} }
+
 // explainRefusal explains why a unit does not fit the flags, and which flags to use instead.
 func (i *Instance) explainRefusal(err error) error {
 	commands := unit.CommandsOf(i.leases, i.Name, nil)

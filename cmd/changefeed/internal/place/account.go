@@ -38,7 +38,9 @@ type Settings struct {
 	Key        string // without a key and a connection string, requests use an identity of Microsoft Entra ID
 	Connection string // endpoint and key in a single text
 	CA         string // file with the certificate of a server with a self-made certificate
-	NoPrograms bool   // run no program for a key, as for a completion, which nobody has asked for
+	// Identity, if set, is used in place of every key and of the identity of this machine.
+	Identity   azcore.TokenCredential
+	NoPrograms bool // run no program for a key, as for a completion, which nobody has asked for
 
 	Choice contexts.Choice                  // of the context
 	Say    func(format string, args ...any) // says which account and key are used; nil is silence
@@ -131,6 +133,10 @@ func (f Settings) findAccount(ctx context.Context, a Address) (credentials, erro
 	if c.Endpoint == "" {
 		return c, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s, %s or "+
 			"--context", a.Field, a.Given, EndpointVariable, ConnectionVariable)}
+	}
+	if f.Identity != nil {
+		c.keyFrom = "tokens of the parent process"
+		return c, nil
 	}
 	// The key of changefeed serve has no endpoint. The endpoint of an address may have come from anywhere, so the key
 	// is sent only within this machine, or to an endpoint from the user's settings.
@@ -308,14 +314,17 @@ func (f Settings) findIdentity(c credentials) (rest.Signer, cosmos.Credential, e
 		signer, err := rest.Key(c.key)
 		return signer, cosmos.Key(c.key), err
 	}
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, cosmos.Credential{}, fmt.Errorf("account %q: %w", c.Endpoint, err)
+	}
+	if f.Identity != nil {
+		return rest.Token(f.Identity, endpoint), cosmos.Token(f.Identity), nil
+	}
 	found, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, cosmos.Credential{}, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint,
 			err)
-	}
-	endpoint, err := url.Parse(c.Endpoint)
-	if err != nil {
-		return nil, cosmos.Credential{}, fmt.Errorf("account %q: %w", c.Endpoint, err)
 	}
 	identity := &entraIdentity{TokenCredential: found, endpoint: c.Endpoint, unused: c.unused, say: f.say}
 	return rest.Token(identity, endpoint), cosmos.Token(identity), nil

@@ -139,6 +139,8 @@ type Failure struct {
 	Error string  `json:"error" about:"what has failed"`
 	Code  string  `json:"code" about:"failed, usage, missing, refused, found or interrupted: see help exit-codes"`
 	Hint  *string `json:"hint" about:"what to do next"`
+
+	Reason *string `json:"reason" about:"word for the cause, such as no-start, start-ignored, leases-gone, forbidden or throttled; null if it has none"`
 }
 
 // ReportedAs implements [Value].

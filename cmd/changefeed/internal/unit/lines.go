@@ -217,18 +217,12 @@ func (u *Unit) line() report.Value {
 
 // headwayOf returns how a lease or a unit gets on.
 func headwayOf(stuck []feed.Stuck, pace *changefeed.Pace, watermark time.Time) headway {
-	h := headway{Stuck: []string{}}
-	for _, s := range stuck {
-		h.Stuck = append(h.Stuck, string(s))
-	}
+	h := headway{Stuck: wordsOf(stuck), Watermark: knownTime(watermark)}
 	if pace != nil {
 		h.Rate = &pace.PerSecond
 		if pace.CatchUp != changefeed.Never {
 			h.Left = new(pace.CatchUp.Seconds())
 		}
-	}
-	if !watermark.IsZero() {
-		h.Watermark = new(watermark.UTC())
 	}
 	return h
 }
