@@ -34,7 +34,7 @@ func hostCommand() *cobra.Command {
 		GroupID: groupFeed,
 		Short:   "Run the units that a file describes, in one process",
 		Long: `FILE is YAML. Each unit has a handler, which is program, webhook or relay, and options with the names of the flags of
-changefeed run or relay. docs/host.md describes the file, and changefeed validate checks it.
+changefeed run or relay. docs/host.md describes the file, and the command validate checks it.
 
 Before anything starts, the file, the containers and the rights are checked. A unit that fails later is started again
 after a pause, and the others go on. SIGHUP reads the file again: units that have changed drain and start anew, and a
@@ -123,8 +123,8 @@ func validateCommand() *cobra.Command {
 		Use:     "validate [FILE]",
 		GroupID: groupFeed,
 		Short:   "Check the file of host, its containers and the rights",
-		Long: `All mistakes of the file are shown, each with its line. Then the containers are opened and the rights are tested, as
-changefeed host does before it starts. Nothing is made and no batch is handled. --offline checks the file alone.
+		Long: `All mistakes of the file are shown, each with its line. Then the containers are opened and the rights are tested, as the
+command host does before it starts. Nothing is made and no batch is handled. --offline checks the file alone.
 
 With --schema, the JSON Schema of the file is written, for editors.`,
 		Example: `  changefeed validate host.yaml
@@ -140,7 +140,7 @@ With --schema, the JSON Schema of the file is written, for editors.`,
 				}
 				return err
 			case len(args) == 0:
-				return usage.Error{Err: errors.New("FILE is missing: want the file of changefeed host")}
+				return usage.Error{Err: errors.New("FILE is missing: want a file of units in YAML")}
 			}
 			return validate(cmd, args[0], isOffline, r)
 		},

@@ -135,11 +135,12 @@ func (u *hostedUnit) describeHandler() string {
 func (u *hostedUnit) identity() string {
 	values := slices.Clone(u.Values)
 	slices.SortFunc(values, func(a, b hostfile.Value) int { return strings.Compare(a.Name, b.Name) })
-	text := fmt.Sprintf("%s %q", u.Kind, u.Command)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %q", u.Kind, u.Command)
 	for _, v := range values {
-		text += fmt.Sprintf(" %s=%q", v.Name, v.Text)
+		fmt.Fprintf(&text, " %s=%q", v.Name, v.Text)
 	}
-	return text
+	return text.String()
 }
 
 // newHosting returns what reads the units of a file.

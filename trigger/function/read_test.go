@@ -2,6 +2,7 @@ package function
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -97,9 +98,7 @@ func function(trigger string) string { return `{"bindings":[{` + trigger + `}]}`
 func readFiles(t *testing.T, files map[string]string, environ ...string) (*App, error) {
 	t.Helper()
 	all := map[string]string{"host.json": plainHost}
-	for name, text := range files {
-		all[name] = text
-	}
+	maps.Copy(all, files)
 	return ReadApp(writeApp(t, all), ReadOptions{Environ: append(environ, "CosmosDB="+plainAccount)})
 }
 

@@ -144,6 +144,9 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 				context.Cause(ctx)))
 		}
 	}
+	// before the program runs: what it prints may reach somebody before its start has returned
+	inhand.Count(&h.inHand, b.LeaseToken, +1)
+	defer inhand.Count(&h.inHand, b.LeaseToken, -1)
 	cmd := h.runProcess(ctx, b, input)
 	to := h.opts.Stderr
 	if h.opts.Log != nil {
@@ -158,8 +161,6 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 		return fmt.Errorf("start program: %w", err)
 	}
 	defer h.forget(cmd)
-	inhand.Count(&h.inHand, b.LeaseToken, +1)
-	defer inhand.Count(&h.inHand, b.LeaseToken, -1)
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { ended <- cmd.Wait() })

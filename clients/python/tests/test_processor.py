@@ -104,7 +104,10 @@ class Failures(WithServer):
         async with p:
             await p.caught_up(timeout=LIMIT)
         parked = [event.fields for event in events if event.name == "parked"]
-        self.assertEqual([(one["item"], one["cause"], one["disposition"]) for one in parked], [("1", "ValueError: bad order", "poison")])
+        self.assertEqual(
+            [(one["item"], one["cause"], one["disposition"]) for one in parked],
+            [("1", "ValueError: bad order", "poison")],
+        )
 
     async def test_the_error_of_the_binary_is_raised(self) -> None:
         p = Processor(f"{self.account.endpoint}none/nothing", name="mailer", handler=lambda batch: None)

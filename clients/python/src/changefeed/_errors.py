@@ -59,9 +59,7 @@ class ChangefeedError(Exception):
     reason is a word for the cause, such as no-start, start-ignored, leases-gone or throttled; None if there is none.
     """
 
-    def __init__(
-        self, error: str, *, code: str = "failed", hint: str | None = None, reason: str | None = None
-    ) -> None:
+    def __init__(self, error: str, *, code: str = "failed", hint: str | None = None, reason: str | None = None) -> None:
         super().__init__(error if hint is None else f"{error} ({hint})")
         self.error = error
         self.code = code

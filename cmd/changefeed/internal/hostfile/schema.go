@@ -19,7 +19,7 @@ func Schema(kinds []Kind) ([]byte, error) {
 	}
 	schema := map[string]any{
 		"$schema":              "https://json-schema.org/draft/2020-12/schema",
-		"title":                "The file of changefeed host",
+		"title":                "The units of a host",
 		"type":                 "object",
 		"required":             []string{unitsKey},
 		"additionalProperties": false,

@@ -123,8 +123,8 @@ func (r *reader) readCommand(node *yaml.Node, at string, isList bool) (command [
 	return command
 }
 
-// variable is the form of an environment variable in a text, and $$ is a dollar.
-var variable = regexp.MustCompile(`\$\$|\$\{[^}]*\}`)
+// variableForm is the form of an environment variable in a text, and $$ is a dollar.
+var variableForm = regexp.MustCompile(`\$\$|\$\{[^}]*\}`)
 
 // variableName is the form of the name of a variable.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -135,7 +135,7 @@ func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text strin
 		r.blame(node.Line, "%s is %s: want a value", at, describe(node))
 		return "", false
 	}
-	if rest := variable.ReplaceAllString(node.Value, ""); isSecret && (rest != "" || node.Value == "") {
+	if rest := variableForm.ReplaceAllString(node.Value, ""); isSecret && (rest != "" || node.Value == "") {
 		r.blame(node.Line, "%s is a secret: want ${NAME}, an environment variable, or %s%s, the path of a file", at,
 			at[strings.LastIndexByte(at, '.')+1:], fileEnding)
 		return "", false
@@ -145,18 +145,18 @@ func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text strin
 		return "", false
 	}
 	ok = true
-	text = variable.ReplaceAllStringFunc(node.Value, func(found string) string {
+	text = variableForm.ReplaceAllStringFunc(node.Value, func(found string) string {
 		if found == "$$" {
 			return "$"
 		}
-		key := found[2 : len(found)-1]
-		value, isSet := os.LookupEnv(key)
+		variable := found[2 : len(found)-1]
+		value, isSet := os.LookupEnv(variable)
 		switch {
-		case !variableName.MatchString(key):
+		case !variableName.MatchString(variable):
 			r.blame(node.Line, "%s has %s: want ${NAME} for an environment variable, or $$ for a dollar", at, found)
 			ok = false
 		case !isSet:
-			r.blame(node.Line, "%s needs $%s: the environment has no such variable", at, key)
+			r.blame(node.Line, "%s needs $%s: the environment has no such variable", at, variable)
 			ok = false
 		}
 		return value
@@ -169,7 +169,7 @@ func hasPassword(text string) bool {
 	if !strings.Contains(text, "://") {
 		return false
 	}
-	u, err := url.Parse(variable.ReplaceAllString(text, ""))
+	u, err := url.Parse(variableForm.ReplaceAllString(text, ""))
 	if err != nil || u.User == nil {
 		return false
 	}
