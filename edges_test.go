@@ -164,3 +164,20 @@ func TestAProgramIsKnownByItsVersionOrItsCommit(t *testing.T) {
 		}
 	}
 }
+
+// A list of leases is shared by what is estimated of each of them.
+func TestWhatALeaseOwesChangesNoList(t *testing.T) {
+	quarter := feed.FullRange().Cut(4)
+	all := []feed.Record{
+		{Token: "parent", Range: feed.FullRange(), State: feed.StateSplitting},
+		{Token: "first", Range: quarter[0], State: feed.StateLive},
+		{Token: "last", Range: quarter[3], State: feed.StateLive},
+	}
+	before := slices.Clone(all)
+	owed(all[0], all)
+	for i := range all {
+		if all[i].Token != before[i].Token {
+			t.Errorf("lease %d is %q, want %q", i, all[i].Token, before[i].Token)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func WriteTable(w io.Writer, at terminal.Terminal, unit, from string, letters Se
 		keys[l.Change.PartitionKey] = true
 		ids = append(ids, l.ID)
 		rows = append(rows, []string{
-			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), string(l.Disposition),
+			l.ID, string(l.Change.PartitionKey), l.Change.ID, string(l.Disposition),
 			strconv.Itoa(l.Attempts),
 			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
 		})

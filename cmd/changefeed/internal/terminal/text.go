@@ -48,9 +48,6 @@ func Width(text string) int { return displaywidth.String(text) }
 
 // Clip returns the beginning of a text that fills at most n cells.
 func Clip(text string, n int) string {
-	if n <= 0 {
-		return ""
-	}
 	return displaywidth.TruncateString(text, n, "")
 }
 
