@@ -22,6 +22,7 @@ type aHost struct {
 	cmd    *exec.Cmd
 	output *bufio.Scanner // of its programs
 	said   *bufio.Scanner // its log and messages
+	ends   bool           // it has been asked to end
 }
 
 // startHost starts a host whose units have a source of three orders.
@@ -66,6 +67,9 @@ func (h *aHost) await(from *bufio.Scanner, texts ...string) string {
 		if found {
 			return from.Text()
 		}
+		if strings.Contains(from.Text(), "ending:") && !h.ends {
+			h.Errorf("nobody has ended the host, which says %s", from.Text())
+		}
 	}
 	h.Fatalf("the output ends without %q", texts)
 	return ""
@@ -74,6 +78,7 @@ func (h *aHost) await(from *bufio.Scanner, texts ...string) string {
 // signal sends a signal to the host.
 func (h *aHost) signal(s syscall.Signal) {
 	h.Helper()
+	h.ends = h.ends || s != syscall.SIGHUP
 	if err := h.cmd.Process.Signal(s); err != nil {
 		h.Fatal(err)
 	}
