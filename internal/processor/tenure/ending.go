@@ -70,16 +70,25 @@ func (w *worker) resetLease(request feed.Record) feed.Reason {
 	if !w.isAsked(ctx, request) {
 		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
 	}
+	caller := request.Properties[notes.CallerProperty]
 	var replaced error
-	if err := w.keeper.changeNextWrite(ctx, func(l *feed.Record) { replaced = replacedError(*l) }); err == nil &&
-		replaced != nil {
+	var isDone bool // by an earlier owner whose outcome is missing: the view of the unit may not show that yet
+	look := func(l *feed.Record) {
+		replaced = replacedError(*l)
+		isDone = caller != "" && records.LastReset(*l).Caller == caller
+	}
+	if err := w.keeper.changeNextWrite(ctx, look); err == nil && isDone {
+		w.held.Report(ctx, feed.OriginLeaseStore,
+			w.in.RetireRequest(ctx, request, notes.Outcome{Result: notes.Handled}))
+		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
+	} else if err == nil && replaced != nil {
 		w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request,
 			notes.Outcome{Result: notes.Failed, Cause: replaced.Error()}))
 		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
 	}
 	control, _ := notes.ReadControl(request.Properties) // the unit has read it before
 	at, _ := records.PositionOf(control.To)
-	by := notes.LastReset{On: control.On, Caller: request.Properties[notes.CallerProperty]}
+	by := notes.LastReset{On: control.On, Caller: caller}
 	if err := w.keeper.storeInstead(ctx, func(l *feed.Record) { records.ResetTo(l, at, by) }); err != nil {
 		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("reset: %w", err))
 		return feed.ReasonLost
