@@ -101,7 +101,7 @@ func TestAUnitThatFailsIsStartedAgain(t *testing.T) {
 		f := quiet()
 		f.Exchange(ctx, []Member{{Name: "a", Identity: "a", Run: func(context.Context) error {
 			begun = append(begun, time.Since(ended))
-			time.Sleep(lives[len(begun)-1])
+			time.Sleep(lives[len(begun)-1]) // virtual: the life of a unit
 			ended = time.Now()
 			if len(begun) == len(lives) {
 				end()
