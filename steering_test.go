@@ -391,7 +391,12 @@ func (w *world) asks(to feed.Position) feed.Record {
 // asksFor asks for a reset of a range, as a caller who has died since.
 func (w *world) asksFor(of feed.Range, to feed.Position) feed.Record {
 	w.t.Helper()
-	c := notes.Control{Action: notes.Reset, Min: of.Min, Max: of.Max, To: records.TargetOf(to)}
+	return w.requests(notes.Control{Action: notes.Reset, Min: of.Min, Max: of.Max, To: records.TargetOf(to)})
+}
+
+// requests makes a request, as a caller who has died since.
+func (w *world) requests(c notes.Control) feed.Record {
+	w.t.Helper()
 	q, err := w.leases.Create(w.t.Context(), feed.Record{
 		Kind: feed.KindRequest, Token: c.Token(), TTL: time.Hour,
 		Properties: notes.Set(c.Properties(nil), notes.CallerProperty, "somebody"),

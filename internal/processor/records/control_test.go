@@ -80,3 +80,14 @@ func TestAPauseSaysWhoAskedForIt(t *testing.T) {
 		t.Errorf("got %+v, want %+v", all, want)
 	}
 }
+
+// A lease that nothing was asked of has not served a request without a caller, as an older version makes.
+func TestARequestWithoutACallerIsNotServed(t *testing.T) {
+	var l feed.Record
+	if IsServed(l, "") {
+		t.Error("served before anybody asked")
+	}
+	if ResetTo(&l, feed.At("1"), notes.LastReset{On: 1, Caller: "ada"}); !IsServed(l, "ada") || IsServed(l, "bob") {
+		t.Errorf("after a reset for ada: served for ada %v, for bob %v", IsServed(l, "ada"), IsServed(l, "bob"))
+	}
+}

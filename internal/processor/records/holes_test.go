@@ -38,6 +38,21 @@ func TestNewsOfTheMomentOfAListingStays(t *testing.T) {
 	})
 }
 
+// What came before a listing is older than it, also if the clock has not moved since: a follower may have brought a
+// record that has been deleted.
+func TestNewsBeforeAListingOfTheSameMomentIsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := NewView(&overtaken{records: []feed.Record{record("a", 2, time.Now())}, before: func() {}}, nil)
+		v.Heard([]feed.Record{record("a", 1, time.Now()), record("deleted", 1, time.Now())}, time.Now())
+		if err := v.List(t.Context(), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"a2"}; !slices.Equal(text(v), want) {
+			t.Errorf("there are %v, want %v", text(v), want)
+		}
+	})
+}
+
 // Nor is a listing newer than a contradiction that comes while it is under way.
 func TestAListingOfTheMomentOfAContradictionIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

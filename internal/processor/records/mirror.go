@@ -10,29 +10,37 @@ import (
 // A picture of a store's records
 //
 // A listing takes time, and news may arrive during the listing. Such news stays, because the listing may be older,
-// unless the listing shows a later write of the same record.
+// unless the listing shows a later write of the same record. What came before the request of the listing is older than
+// the listing. A count of the news says which is which, because a clock may show one time for both.
 
-// replaceRecords applies a listing and keeps it. asked is our time of the request; now is the store's time of its
-// answer.
-func (v *View) replaceRecords(listing map[string]feed.Record, now, asked time.Time) {
+// replaceRecords applies a listing and keeps it. asked is our time of the request, and events is the count of events
+// then; now is the store's time of its answer.
+func (v *View) replaceRecords(listing map[string]feed.Record, now, asked time.Time, events uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for id, at := range v.news {
 		record, alive := v.records[id]
 		shown, isListed := listing[id]
 		switch {
-		case at.Before(asked) || alive && isListed && shown.Updated.After(record.Updated):
+		case at <= events || alive && isListed && shown.Updated.After(record.Updated):
 		case alive:
 			listing[id] = record
 		default:
 			delete(listing, id)
 		}
 	}
-	if !v.distrusted.Before(asked) {
+	if v.distrusted > events {
 		asked = time.Time{}
 	}
-	v.records, v.news = listing, map[string]time.Time{}
+	v.records, v.news = listing, map[string]uint64{}
 	v.listed, v.clock, v.answered = asked, now, time.Now()
+}
+
+// countEvents returns how many events there were so far.
+func (v *View) countEvents() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.events
 }
 
 // Listed returns when the listing was requested; zero if there is none, or if the picture was distrusted since then.
@@ -46,7 +54,8 @@ func (v *View) Listed() time.Time {
 func (v *View) Distrust() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.listed, v.distrusted = time.Time{}, time.Now()
+	v.events++
+	v.listed, v.distrusted = time.Time{}, v.events
 }
 
 // changeRecord replaces a known record by a version written by us or received from a follower.
@@ -54,7 +63,8 @@ func (v *View) changeRecord(id string, with func(old feed.Record, known bool) fe
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, known := v.records[id]
-	v.records[id], v.news[id] = with(old, known), time.Now()
+	v.events++
+	v.records[id], v.news[id] = with(old, known), v.events
 }
 
 // Drop forgets a deleted record.
@@ -62,7 +72,8 @@ func (v *View) Drop(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.records, id)
-	v.news[id] = time.Now()
+	v.events++
+	v.news[id] = v.events
 }
 
 // Get returns the record with an id.

@@ -227,9 +227,9 @@ func Obey(source feed.Source, l feed.Record, partitions []notes.Partition, c not
 	return s.Replay(c.Key, at, caller)
 }
 
-// IsServed reports whether the request of a caller for a skip or a replay was carried out.
+// IsServed reports whether the request of a caller for a reset, a skip or a replay was carried out on a lease.
 func IsServed(l feed.Record, caller string) bool {
-	return notes.IsServed(l.Properties[notes.ServedProperty], caller)
+	return notes.IsServed(l.Properties[notes.ServedProperty], caller) || caller != "" && LastReset(l).Caller == caller
 }
 
 // Changes returns the changes of a fault not noted as done in the lease, at most so many. more reports whether there

@@ -24,18 +24,19 @@ type View struct {
 
 	mu         sync.Mutex
 	records    map[string]feed.Record // by their ids
-	news       map[string]time.Time   // when we last wrote or received a record
+	events     uint64                 // news and contradictions so far
+	news       map[string]uint64      // the event at which we last wrote or received a record
 	clock      time.Time              // the store's time ...
 	answered   time.Time              // ... when we received that; from then on our monotonic clock counts
 	listed     time.Time              // when the last listing was requested; zero is stale
-	distrusted time.Time              // last time
+	distrusted uint64                 // the event of the last contradiction
 }
 
 // NewView makes an empty view. The source says which partitions version 0 leases belong to.
 func NewView(store feed.LeaseStore, source feed.Source) *View {
 	return &View{
 		store: store, source: source, gate: make(chan struct{}, 1),
-		records: map[string]feed.Record{}, news: map[string]time.Time{},
+		records: map[string]feed.Record{}, news: map[string]uint64{},
 	}
 }
 
@@ -50,7 +51,7 @@ func (v *View) List(ctx context.Context, since time.Time) error {
 	if v.Listed().After(since) {
 		return nil
 	}
-	asked := time.Now()
+	asked, events := time.Now(), v.countEvents()
 	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
 	defer cancel()
 	records, now, err := v.store.List(ctx)
@@ -71,7 +72,7 @@ func (v *View) List(ctx context.Context, since time.Time) error {
 		}
 		byID[id] = withJudgement(record)
 	}
-	v.replaceRecords(byID, now, asked)
+	v.replaceRecords(byID, now, asked, events)
 	return nil
 }
 

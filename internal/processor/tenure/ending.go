@@ -61,34 +61,15 @@ func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 
 // resetLease writes the position that an operator has asked for, without an owner, and then the outcome. The next owner
 // begins there. If the outcome cannot be written, the next owner finds in the lease that the request is served.
-//
-// A lease that is being split is not reset, because some leases of the parts may exist already. A request that was
-// withdrawn or replaced is not served: a follower does not see deletes, so only a listing shows that.
 func (w *worker) resetLease(request feed.Record) feed.Reason {
 	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
 	defer cancel()
-	if !w.isAsked(ctx, request) {
-		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
-	}
-	caller := request.Properties[notes.CallerProperty]
-	var replaced error
-	var isDone bool // by an earlier owner whose outcome is missing: the view of the unit may not show that yet
-	look := func(l *feed.Record) {
-		replaced = replacedError(*l)
-		isDone = caller != "" && records.LastReset(*l).Caller == caller
-	}
-	if err := w.keeper.changeNextWrite(ctx, look); err == nil && isDone {
-		w.held.Report(ctx, feed.OriginLeaseStore,
-			w.in.RetireRequest(ctx, request, notes.Outcome{Result: notes.Handled}))
-		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
-	} else if err == nil && replaced != nil {
-		w.held.Report(ctx, feed.OriginLeaseStore, w.in.RetireRequest(ctx, request,
-			notes.Outcome{Result: notes.Failed, Cause: replaced.Error()}))
+	if !w.mayObey(ctx, request) {
 		return w.writeNextOwner(instance.Ending{Why: feed.ReasonReset})
 	}
 	control, _ := notes.ReadControl(request.Properties) // the unit has read it before
 	at, _ := records.PositionOf(control.To)
-	by := notes.LastReset{On: control.On, Caller: caller}
+	by := notes.LastReset{On: control.On, Caller: request.Properties[notes.CallerProperty]}
 	if err := w.keeper.storeInstead(ctx, func(l *feed.Record) { records.ResetTo(l, at, by) }); err != nil {
 		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("reset: %w", err))
 		return feed.ReasonLost
@@ -112,7 +93,7 @@ func (w *worker) obeyRequest(e instance.Ending) feed.Reason {
 	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
 	defer cancel()
 	free := instance.Ending{Why: e.Why}
-	if !w.isAsked(ctx, *e.Asked) {
+	if !w.mayObey(ctx, *e.Asked) {
 		return w.writeNextOwner(free)
 	}
 	partitions, err := records.Noted(ctx, w.in.Source)
@@ -125,11 +106,9 @@ func (w *worker) obeyRequest(e instance.Ending) feed.Reason {
 	var refused error
 	obey := func(l *feed.Record) {
 		l.Owner, l.Epoch = "", ""
-		if refused = replacedError(*l); refused == nil {
-			var properties map[string]string
-			if properties, refused = records.Obey(w.in.Source, *l, partitions, control, caller); refused == nil {
-				l.Properties = properties
-			}
+		var properties map[string]string
+		if properties, refused = records.Obey(w.in.Source, *l, partitions, control, caller); refused == nil {
+			l.Properties = properties
 		}
 	}
 	if err := w.keeper.storeLast(ctx, obey); err != nil {
@@ -155,7 +134,31 @@ func skipOf(lease string, c notes.Control) feed.Skip {
 	return s
 }
 
-// isAsked reports whether a request is still there.
+// mayObey reports whether a request is to be carried out now. The lease itself decides, because the view of the unit
+// may be older than the lease: what an earlier owner has carried out, and only its outcome is missing, is not done
+// again; a lease that is being split or joined is refused, because some leases of its successors may exist already.
+func (w *worker) mayObey(ctx context.Context, request feed.Record) bool {
+	if !w.isAsked(ctx, request) {
+		return false
+	}
+	var outcome *notes.Outcome
+	look := func(l *feed.Record) {
+		if records.IsServed(*l, request.Properties[notes.CallerProperty]) {
+			outcome = &notes.Outcome{Result: notes.Handled}
+		} else if replaced := replacedError(*l); replaced != nil {
+			outcome = &notes.Outcome{Result: notes.Failed, Cause: replaced.Error()}
+		}
+	}
+	err := w.keeper.changeNextWrite(ctx, look)
+	if err == nil && outcome != nil {
+		err = w.in.RetireRequest(ctx, request, *outcome)
+	}
+	w.held.Report(ctx, feed.OriginLeaseStore, err)
+	return err == nil && outcome == nil
+}
+
+// isAsked reports whether a request is still there. A request that was withdrawn or replaced is not served: a follower
+// does not see deletes, so only a listing shows that.
 func (w *worker) isAsked(ctx context.Context, request feed.Record) bool {
 	if err := w.in.View.List(ctx, time.Now()); err != nil {
 		w.held.Report(ctx, feed.OriginLeaseStore, fmt.Errorf("reset: %w", err))

@@ -115,8 +115,7 @@ func (u *Unit) serveControl(ctx context.Context, held []*instance.Held, request 
 		switch caller := request.Properties[notes.CallerProperty]; {
 		case err != nil:
 			u.retire(ctx, request, notes.Outcome{Result: notes.Failed, Cause: err.Error()})
-		case caller != "" && records.LastReset(lease).Caller == caller, records.IsServed(lease, caller):
-			// the outcome is missing alone
+		case records.IsServed(lease, caller): // the outcome is missing alone
 			u.retire(ctx, request, notes.Outcome{Result: notes.Handled})
 		default:
 			h.Stop(instance.Ending{Why: endings[control.Action], Asked: &request})

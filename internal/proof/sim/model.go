@@ -157,6 +157,7 @@ func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page)
 		made.changes = append(made.changes, versionOf(c))
 	}
 	if len(p.Changes) > 0 {
+		g.tell("%s reads %s from %s: %v, and then %s", by, of, from, made.changes, made.next)
 		const most = 8
 		at := reading{by, of}
 		pages := append(g.model.pages[at], made)
