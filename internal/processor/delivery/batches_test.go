@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/millrace/changefeed/internal/notes"
@@ -63,6 +64,21 @@ func TestWhatWaitsForItsConfirmationIsNoAttempt(t *testing.T) {
 	w.succeeds(w.wants(Call, 1))
 	if n := w.Notes(); len(n.Tried) != 0 {
 		t.Errorf("the lease says %v", n.Tried)
+	}
+}
+
+// Nor do the attempts of its neighbours count for it.
+func TestNoRunGoesPastWhatWaitsForItsConfirmation(t *testing.T) {
+	w := newTrial(t, Rules{ByHand: true, MaxAttempts: 3, Concurrency: 2, CanPark: true}, "a", "b", "a")
+	both, other := w.wants(Call, 1, 3), w.wants(Call, 2)
+	w.fails(both)
+	w.succeeds(other)
+	want := []notes.Run{
+		{From: 1, To: 1, Calls: 1, Failures: 1, Failing: 1000},
+		{From: 3, To: 3, Calls: 1, Failures: 1, Failing: 1000},
+	}
+	if n := w.Notes(); !reflect.DeepEqual(n.Tried, want) {
+		t.Errorf("tried are %v, want %v", n.Tried, want)
 	}
 }
 

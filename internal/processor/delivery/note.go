@@ -152,7 +152,11 @@ const maxRuns = 100
 func (f *feed) tried() (runs []notes.Run) {
 	var last *Change
 	f.each(func(c *Change) {
-		if c.passed || c.state == Handled {
+		switch {
+		case c.passed:
+			return
+		case c.state == Handled: // it may come again as a first attempt, so no run goes past it
+			last = nil
 			return
 		}
 		if c.calls > 0 {
