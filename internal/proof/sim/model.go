@@ -176,6 +176,7 @@ func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page)
 	if len(p.Changes) == 0 {
 		found := emptyRead{made.next, lsnOf(from), lsnOf(made.next)}
 		if !slices.Contains(t.idle, found) { // an idle range is read again and again
+			g.tell("%s finds %s empty from %s to %s", by, of, from, made.next)
 			t.idle = append(t.idle, found)
 		}
 		t.allowEmpty()
