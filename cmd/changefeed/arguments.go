@@ -59,12 +59,23 @@ func checkFlags(cmd *cobra.Command) (err error) {
 		switch {
 		case err != nil:
 		case !f.Changed && f.Annotations[manual.RequiredNote] != nil:
-			err = usage.Error{Err: fmt.Errorf("--%s is missing: want %s", f.Name, wantedOf(cmd, f))}
+			err = usage.Error{Err: fmt.Errorf("--%s is missing: want %s%s", f.Name, wantedOf(cmd, f),
+				usageWithAddress(cmd))}
 		case f.Changed:
 			err = errors.Join(checkNotEmpty(cmd, f), checkTogether(cmd, f), checkExclusive(cmd, f))
 		}
 	})
 	return err
+}
+
+// usageWithAddress returns the usage of a command for the error about a missing flag, if the address is missing too:
+// otherwise its user corrects one mistake after the other.
+func usageWithAddress(cmd *cobra.Command) string {
+	flags := cmd.Flags()
+	if flags.NArg() > 0 || flags.Changed("db") || flags.Changed("container") || !strings.Contains(cmd.Use, "[ADDRESS") {
+		return ""
+	}
+	return "; usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]")
 }
 
 // checkNotEmpty refuses a flag given as empty, as by a variable that is not set: without the flag, the command

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +40,7 @@ counted. -v says the cost.`
 // leasesOptions are the flags of the commands that show leases.
 type leasesOptions struct {
 	placeFlags
+	name   string // of the only unit to show
 	source string
 	faults unit.Faults
 	report *report.Report
@@ -48,6 +52,7 @@ type leasesOptions struct {
 func (o *leasesOptions) register(cmd *cobra.Command) {
 	o.container = unit.DefaultContainer
 	o.placeFlags.register(cmd)
+	cmd.Flags().StringVar(&o.name, "name", "", "only the unit with this `name`")
 	cmd.Flags().StringVar(&o.source, "source", "",
 		"`address` of a container that units read, if it is elsewhere than the leases")
 	cmd.Flags().Var(&o.faults, "fail-on", "end with exit code 5 if one of these is found, such as wait>2m,expired")
@@ -77,8 +82,30 @@ func (o *leasesOptions) withUnits(cmd *cobra.Command, args []string,
 		case err != nil:
 			return err
 		}
+		if o.name != "" {
+			if units, err = unitsNamed(o.name, units); err != nil {
+				return err
+			}
+		}
 		return f(at, units)
 	})
+}
+
+// unitsNamed returns the units with a name: there may be several, which read different containers.
+func unitsNamed(name string, units []unit.Unit) (found []unit.Unit, err error) {
+	var names []string
+	for _, u := range units {
+		if u.Processor == name {
+			found = append(found, u)
+		} else if u.Processor != "" && !slices.Contains(names, u.Processor) {
+			names = append(names, u.Processor)
+		}
+	}
+	if len(found) == 0 {
+		return nil, usage.Missing{Err: usage.Flag("name", name,
+			"the name of a unit: "+cmp.Or(strings.Join(names, ", "), "there is none"))}
+	}
+	return found, nil
 }
 
 // show writes the units, and returns an error if they have a fault that the user looks for.

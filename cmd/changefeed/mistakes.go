@@ -125,6 +125,9 @@ func unknown(parent *cobra.Command, args []string) error {
 	return usage.Error{Err: errors.New(text)}
 }
 
+// isAddress reports whether an argument is an address, and not the name of a command.
+func isAddress(arg string) bool { return strings.ContainsAny(arg, ":/") }
+
 // blameCommand returns the error of an unknown command in place of an error about the flags of the command above: if a
 // command is misspelled, its flags are unknown too, but they are not the mistake.
 func blameCommand(cmd *cobra.Command, args []string, err error) error {
@@ -138,7 +141,7 @@ func blameCommand(cmd *cobra.Command, args []string, err error) error {
 		}
 		return false
 	})
-	if len(words) > 0 || len(args) == 0 || strings.HasPrefix(args[0], "-") {
+	if len(words) > 0 || len(args) == 0 || strings.HasPrefix(args[0], "-") || isAddress(args[0]) {
 		return err
 	}
 	return unknown(cmd, args)

@@ -39,14 +39,14 @@ On a terminal the command asks first; elsewhere --yes is required. To be able to
   changefeed leases reset --db data --name mailer --lease -FF --after '"42"'
   changefeed leases reset --db data --name mailer --key '["oslo"]' --to 24h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := o.selection()
-			if err != nil {
-				return err
-			}
 			if err := checkReset(to.Value, after, key.Value, o.lease); err != nil {
 				return err
 			}
 			return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
+				chosen, err := o.selection(cmd.Context())
+				if err != nil {
+					return err
+				}
 				text := cmp.Or(after, to.String())
 				if o.isKey = key.Value != ""; o.isKey {
 					of = "key " + string(key.Value) + " of " + of

@@ -83,6 +83,8 @@ func programArgs(cmd *cobra.Command, args []string, isParent bool) error {
 		return nil
 	case dash < 0 && len(args) == 0 || dash == len(args):
 		return errors.New("COMMAND is missing: want a program after --, as in -- ./mail.sh")
+	case dash != 0 && isAddress(args[0]):
+		return fmt.Errorf("%q is an argument of no flag: want it in --source, as in --source %[1]s", args[0])
 	case dash != 0:
 		return fmt.Errorf("%q is an argument of no flag: want the program after --, as in -- %[1]s", args[0])
 	}

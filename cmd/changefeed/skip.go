@@ -74,11 +74,11 @@ func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
 	if o.lsn < 0 || o.lsn == 0 && cmd.Flags().Changed("lsn") {
 		return usage.Flag("lsn", fmt.Sprint(o.lsn), "the LSN of a change, more than 0")
 	}
-	chosen, err := o.selection()
-	if err != nil {
-		return err
-	}
 	return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
+		chosen, err := o.selection(cmd.Context())
+		if err != nil {
+			return err
+		}
 		all, err := u.Failing(cmd.Context(), chosen)
 		if err != nil {
 			return explainSteering(err)

@@ -74,23 +74,6 @@ func (o *steerOptions) registerWho(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
 }
 
-// registerLease adds the flag to select a lease.
-func (o *steerOptions) registerLease(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.lease, "lease", "", "only the lease of this `range`, as changefeed leases shows it")
-}
-
-// selection returns the leases selected by the flags.
-func (o *steerOptions) selection() (admin.Selection, error) {
-	if o.lease == "" {
-		return admin.All(), nil
-	}
-	r, err := feed.ParseRange(o.lease)
-	if err != nil {
-		return admin.Selection{}, usage.Flag("lease", o.lease, "the range of a lease, min-max in hex such as 05C1-0BF3")
-	}
-	return admin.Of(r), nil
-}
-
 // withUnit opens the unit named by the command line, and runs f on it. of names the unit for people.
 func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *admin.Unit, of string) error) error {
 	at, err := o.containerAddress(cmd, args)
@@ -99,6 +82,9 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 	}
 	if o.wait <= 0 && cmd.Flags().Lookup("wait") != nil { // before anything is asked or read
 		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+	}
+	if err := o.checkLease(); err != nil {
+		return err
 	}
 	return o.withOpener(func(opener *place.Opener) error {
 		opening, cancel := cmd.Context(), func() {}
@@ -309,11 +295,11 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 		Example: `  changefeed leases pause cosmos:shop/leases --name mailer --reason INC-4711
   changefeed leases pause --db data --name mailer --lease 05C1-0BF3`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := o.selection()
-			if err != nil {
-				return err
-			}
 			return o.withUnit(cmd, args, func(u *admin.Unit, _ string) error {
+				chosen, err := o.selection(cmd.Context())
+				if err != nil {
+					return err
+				}
 				return o.steer(cmd, "paused", func(ctx context.Context) ([]admin.Step, error) {
 					steps, err := u.Pause(ctx, chosen)
 					if len(steps) > 0 {
@@ -353,11 +339,11 @@ func leasesResumeCommand() *cobra.Command {
 with the whole unit cannot be resumed alone.`,
 		Example: `  changefeed leases resume http://127.0.0.1:8081/shop/leases --name mailer`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := o.selection()
-			if err != nil {
-				return err
-			}
 			return o.withUnit(cmd, args, func(u *admin.Unit, _ string) error {
+				chosen, err := o.selection(cmd.Context())
+				if err != nil {
+					return err
+				}
 				return o.steer(cmd, "resumed", func(ctx context.Context) ([]admin.Step, error) {
 					return u.Resume(ctx, chosen)
 				})

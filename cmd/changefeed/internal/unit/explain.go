@@ -1,15 +1,14 @@
 package unit
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The leases of a unit in sentences, for an operator who was woken up. Package admin finds the sentences.
@@ -33,12 +32,16 @@ var ExplanationKind = report.Kind{
 	Name: "explanation", About: "What is known of a lease, and what to do next: leases explain.", Of: Explanation{},
 }
 
-// Explanations returns explanations of a unit as lines: all, or that of the lease with a token or range. An unknown
-// token is an error that names the others. The recommended commands are completed.
-func Explanations(container string, commands Commands, all []admin.Explanation, token string) (lines []Explanation,
+// Explanations returns explanations of a unit as lines: all, or that of the lease that a text names, see [ChooseLease].
+// The recommended commands are completed.
+func Explanations(container string, commands Commands, all []admin.Explanation, text string) (lines []Explanation,
 	err error,
 ) {
-	var names []string
+	if text != "" {
+		if all, err = chooseExplanation(all, text); err != nil {
+			return nil, err
+		}
+	}
 	for _, x := range all {
 		line := Explanation{whose: whose{commands.Name, container}, State: string(x.State)}
 		var held []string
@@ -51,24 +54,35 @@ func Explanations(container string, commands Commands, all []admin.Explanation, 
 		for _, step := range x.Next {
 			line.Next = append(line.Next, commands.Complete(step, held...))
 		}
-		name := x.Range.String()
 		if !x.Range.Empty() {
-			line.Range = known(name)
+			line.Range = known(x.Range.String())
 		}
 		if x.Lease != nil {
-			name = x.Lease.Token
-			line.Lease, line.Owner = known(name), known(x.Lease.Owner)
+			line.Lease, line.Owner = known(x.Lease.Token), known(x.Lease.Owner)
 		}
-		names = append(names, name)
-		if token == "" || token == name || token == x.Range.String() {
-			lines = append(lines, line)
-		}
-	}
-	if len(lines) == 0 && token != "" {
-		return nil, usage.Missing{Err: usage.Flag("lease", token, "a lease of the unit: "+
-			cmp.Or(strings.Join(names, ", "), "it has none"))}
+		lines = append(lines, line)
 	}
 	return lines, nil
+}
+
+// chooseExplanation returns the explanation of a lease, or of keys without one.
+func chooseExplanation(all []admin.Explanation, text string) ([]admin.Explanation, error) {
+	var leases []feed.Record
+	for _, x := range all {
+		l := feed.Record{Range: x.Range, Token: x.Range.String()}
+		if x.Lease != nil {
+			l.Token = x.Lease.Token
+		}
+		leases = append(leases, l)
+	}
+	chosen, err := ChooseLease(text, leases)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(leases, func(l feed.Record) bool {
+		return l.Token == chosen.Token && l.Range == chosen.Range
+	})
+	return all[i : i+1], nil
 }
 
 // WriteExplanations writes explanations for people.

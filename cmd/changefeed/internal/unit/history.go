@@ -1,9 +1,11 @@
 package unit
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/admin"
@@ -96,37 +98,91 @@ func WriteActions(rows *report.Rows, entries []admin.Entry) error {
 	return rows.Flush()
 }
 
-// WriteHistory writes the history for people. A line with several positions has a row for each of them.
+// WriteHistory writes the history for people: as a table if the rows fit, and otherwise as an entry after the other. A
+// table has a row for each position of an entry.
 func WriteHistory(w io.Writer, of string, entries []admin.Entry) error {
 	if len(entries) == 0 {
 		_, err := fmt.Fprintf(w, "%s: nothing was done so far\n", terminal.OneLine(of))
 		return err
 	}
+	room := terminal.Of(w).Room()
 	rows := [][]string{{"WHEN", "BY", "ACTION", "LEASE", "FROM", "TO", "NOTE"}}
 	for _, e := range entries {
-		row := []string{
-			e.At.Format(time.DateTime), terminal.OrDash(terminal.OneLine(e.By)), terminal.OneLine(string(e.Action)),
-			fmt.Sprintf("%s (%d)", e.Range, e.Count), "-", "-", terminal.OrDash(terminal.OneLine(noteOf(e))),
-		}
-		for i, m := range e.Moves {
+		row := append(headOf(e), fmt.Sprintf("%s (%d)", e.Range, e.Count), "-", "-",
+			terminal.OrDash(terminal.OneLine(noteOf(e))))
+		for i, d := range detailsOf(e) {
 			if i > 0 {
 				rows, row = append(rows, row), make([]string, len(row))
 			}
-			if row[3] = m.Lease; e.Key != "" {
-				row[3] += " " + terminal.OneLine(string(e.Key))
-			}
-			row[4], row[5] = terminal.OrDash(PositionText(m.From)), terminal.OrDash(PositionText(m.To))
-		}
-		for i, c := range e.Changes {
-			if i > 0 {
-				rows, row = append(rows, row), make([]string, len(row))
-			}
-			row[4] = fmt.Sprintf("%s of %s, LSN %d", terminal.OneLine(c.ID), terminal.OneLine(string(c.Key)), c.LSN)
+			row[3], row[4], row[5] = cmp.Or(d.what, row[3]), d.from, d.to
 		}
 		rows = append(rows, row)
 	}
-	_, err := io.WriteString(w, terminal.Table(rows, terminal.Of(w).Room()))
+	text := terminal.Table(rows, room)
+	if !terminal.Fits(rows, room) {
+		text = entriesText(entries, room)
+	}
+	_, err := io.WriteString(w, text)
 	return err
+}
+
+// headOf returns when something was done, who has done it, and what.
+func headOf(e admin.Entry) []string {
+	return []string{
+		e.At.Format(time.DateTime), terminal.OrDash(terminal.OneLine(e.By)), terminal.OneLine(string(e.Action)),
+	}
+}
+
+// detail is a position of an entry, or a change.
+type detail struct {
+	what     string // the lease; empty for a change
+	from, to string
+}
+
+// detailsOf returns the positions of an entry, or its changes.
+func detailsOf(e admin.Entry) (all []detail) {
+	for _, m := range e.Moves {
+		d := detail{
+			terminal.OneLine(m.Lease), terminal.OrDash(PositionText(m.From)), terminal.OrDash(PositionText(m.To)),
+		}
+		if e.Key != "" {
+			d.what += " " + terminal.OneLine(string(e.Key))
+		}
+		all = append(all, d)
+	}
+	for _, c := range e.Changes {
+		text := fmt.Sprintf("%s of %s, LSN %d", terminal.OneLine(c.ID), terminal.OneLine(string(c.Key)), c.LSN)
+		all = append(all, detail{"", text, "-"})
+	}
+	return all
+}
+
+// entriesText returns the entries for a narrow terminal: what was done in a line, and each position in the next. A
+// range is never cut, because people copy it.
+func entriesText(entries []admin.Entry, room int) string {
+	var text strings.Builder
+	line := func(indent int, words string) {
+		text.WriteString(terminal.Wrap(strings.Repeat(" ", indent)+words, 0, room, indent+2) + "\n")
+	}
+	for _, e := range entries {
+		line(2, strings.Join(append(headOf(e), fmt.Sprintf("%s (%d)", e.Range, e.Count)), "  "))
+		if note := terminal.OneLine(noteOf(e)); note != "" {
+			line(4, note)
+		}
+		for _, d := range detailsOf(e) {
+			way := d.from + " to " + d.to
+			switch both := d.what + "  " + way; {
+			case d.what == "":
+				line(4, d.from)
+			case room > 0 && 4+terminal.Width(both) > room:
+				line(4, d.what)
+				line(6, way)
+			default:
+				line(4, both)
+			}
+		}
+	}
+	return text.String()
 }
 
 // noteOf returns what a line says beside its columns.

@@ -1,0 +1,56 @@
+package unit
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
+)
+
+// ChooseLease returns the lease that a text names: by its token, by its range, or by the beginning of one of them if no
+// other lease begins so. An error names the leases of which the text can mean one.
+func ChooseLease(text string, leases []feed.Record) (feed.Record, error) {
+	var all, near []string
+	var found []feed.Record
+	for _, l := range leases {
+		name := leaseName(l)
+		switch of := l.Range.String(); {
+		case l.Token == text || of == text:
+			return l, nil
+		case strings.HasPrefix(l.Token, text) || strings.HasPrefix(of, text):
+			found, near = append(found, l), append(near, name)
+		}
+		all = append(all, name)
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return feed.Record{}, usage.Flag("lease", text, "more of it, because it can mean each of "+listNames(near))
+	}
+	return feed.Record{}, usage.Missing{Err: usage.Flag("lease", text,
+		"a lease of the unit, or a beginning that only one has: "+listNames(all))}
+}
+
+// leaseName returns the name of a lease for people: its range, or the token of a lease whose range is unknown.
+func leaseName(l feed.Record) string {
+	if l.Range.Empty() {
+		return l.Token
+	}
+	return l.Range.String()
+}
+
+// listNames returns some names, and says how many there are beside them.
+func listNames(names []string) string {
+	const most = 10
+	if len(names) == 0 {
+		return "it has none"
+	}
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if n := len(names) - most; n > 0 {
+		text += ", and others"
+	}
+	return text
+}
