@@ -18,17 +18,18 @@ func TestALeaseIsNamedByABeginning(t *testing.T) {
 		{Token: "-15", Range: feed.Range{Min: "", Max: "15"}},
 		{Token: "15-2A", Range: feed.Range{Min: "15", Max: "2A"}},
 		{Token: "2A-2C", Range: feed.Range{Min: "2A", Max: "2C"}},
-		{Token: "7", Range: feed.Range{Min: "2C", Max: "FF"}},
+		{Token: "7", Range: feed.Range{Min: "2C", Max: "E0"}},
+		{Token: "71", Range: feed.Range{Min: "E0", Max: "FF"}},
 	}
 	for text, want := range map[string]string{
-		"-": "-15", "1": "15-2A", "15-2A": "15-2A", "2A": "2A-2C", "7": "7", "2C": "7", "2C-FF": "7",
+		"-": "-15", "1": "15-2A", "15-2A": "15-2A", "2A": "2A-2C", "7": "7", "2C": "7", "2C-E0": "7", "71": "71",
 	} {
 		if got, err := ChooseLease(text, leases); err != nil || got.Token != want {
 			t.Errorf("%s means lease %q, %v; want %s", text, got.Token, err, want)
 		}
 	}
 	_, err := ChooseLease("2", leases)
-	if err == nil || !strings.HasSuffix(err.Error(), "because it can mean each of 2A-2C, 2C-FF") {
+	if err == nil || !strings.HasSuffix(err.Error(), "because it can mean each of 2A-2C, 2C-E0") {
 		t.Errorf("of 2: %v", err)
 	}
 	_, isMissing := errors.AsType[usage.Missing](err)
