@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +123,53 @@ func TestAPauseIsReported(t *testing.T) {
 				all[1].Ended.Sub(begun).Abs() < 50*time.Second || all[1].Since != all[0].Since {
 				t.Errorf("%s reports %+v, want the pause at %v and its end a minute later", name, all, begun)
 			}
+		}
+	})
+}
+
+// A pause that ends and begins again between two rounds is reported as two, because somebody else has asked for the
+// second one, for another reason.
+func TestAPauseThatBeginsAgainIsReported(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var told []string
+		store, isFrozen := &hookedStore{Leases: w.leases}, atomic.Bool{}
+		var then []feed.Record
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
+			all, now, err := w.leases.List(ctx)
+			if isFrozen.Load() {
+				all = slices.Clone(then)
+			}
+			return all, now, err
+		}
+		store.follow = func(ctx context.Context, _ string) ([]feed.Record, string, time.Time, error) {
+			<-ctx.Done()
+			return nil, "", time.Time{}, context.Cause(ctx)
+		}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Hooks: changefeed.Hooks{
+			Paused: func(_ context.Context, p feed.Pause) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, fmt.Sprintf("%s %s, ended %v", p.By, p.Reason, !p.Ended.IsZero()))
+			},
+		}})
+		time.Sleep(time.Minute)
+		by := func(name string) *admin.Unit { return w.admin(admin.Options{By: name, Reason: "of " + name}) }
+		operate(t, func(ctx context.Context) ([]admin.Step, error) { return by("ada").Pause(ctx, admin.All()) })
+		time.Sleep(time.Minute)
+		var err error
+		if then, _, err = w.leases.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		isFrozen.Store(true)
+		operate(t, func(ctx context.Context) ([]admin.Step, error) { return by("ada").Resume(ctx, admin.All()) })
+		operate(t, func(ctx context.Context) ([]admin.Step, error) { return by("bob").Pause(ctx, admin.All()) })
+		isFrozen.Store(false)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		want := []string{"ada of ada, ended false", "ada of ada, ended true", "bob of bob, ended false"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
 		}
 	})
 }

@@ -13,17 +13,21 @@ import (
 
 // How an instance obeys the requests about whole leases; package notes describes them.
 
-// comparePauses tells the hook which pauses have begun and ended since the last round.
+// comparePauses tells the hook which pauses have ended and begun since the last round. A pause of the same range that
+// somebody has asked for anew is another one.
 func (b *balancer) comparePauses() {
 	now := map[feed.Range]feed.Pause{}
 	for _, p := range b.in.View.PausesAsked() {
-		if now[p.Range] = p; b.paused[p.Range] == (feed.Pause{}) {
+		now[p.Range] = p
+	}
+	for r, p := range b.paused {
+		if now[r] != p {
+			p.Ended = b.in.View.Now()
 			instance.CallHook(b.in, b.in.Hooks.Paused, p)
 		}
 	}
-	for r, p := range b.paused {
-		if now[r] == (feed.Pause{}) {
-			p.Ended = b.in.View.Now()
+	for r, p := range now {
+		if b.paused[r] != p {
 			instance.CallHook(b.in, b.in.Hooks.Paused, p)
 		}
 	}
