@@ -31,11 +31,15 @@ const LettersPath = "/key"
 var recommended = regexp.MustCompile(`changefeed (?:leases(?: (?:resume|reset|skip|gc|explain|delete|history))?|` +
 	`dlq (?:list|retry|release|drop))\b(?: --all| --key KEY| --to START)?`)
 
-// Complete returns an advice whose commands can be pasted into a shell. keys are the held keys that the advice is
-// about: the first one stands for KEY.
+// Complete returns an advice whose commands can be pasted into a shell: an advice that ends with a command has no full
+// stop, because people copy up to the end of the line. keys are the held keys that the advice is about: the first one
+// stands for KEY.
 func (c Commands) Complete(advice string, keys ...string) string {
 	if c.Leases == "" {
 		return advice
+	}
+	if at := recommended.FindAllStringIndex(advice, -1); len(at) > 0 && advice[at[len(at)-1][1]:] == "." {
+		advice = strings.TrimSuffix(advice, ".")
 	}
 	return recommended.ReplaceAllStringFunc(advice, func(command string) string { return c.completed(command, keys) })
 }
