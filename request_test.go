@@ -140,7 +140,7 @@ func TestAReleaseThatTimedOutDoesNotLiftALaterHold(t *testing.T) {
 				if !errors.Is(err, deadletters.ErrNotServed) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatal(err)
 				}
-				want := `release ["oslo"]: not served within 30s: no instance has answered: is one running that has the dead letters?; `
+				want := `release ["oslo"]: not served within 30s: no instance has answered: want a running instance that has the dead letters; `
 				if !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), tt.fate) {
 					t.Errorf("got %v, want %s%s", err, want, tt.fate)
 				}

@@ -217,7 +217,7 @@ func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
 		want string
 		left feed.State // of its record; empty if the record is deleted
 	}{
-		{"no answer", func(*feed.Record) {}, "no instance has answered: is one running that has the dead letters?", ""},
+		{"no answer", func(*feed.Record) {}, "no instance has answered: want a running instance that has the dead letters", ""},
 		{"a reason", func(r *feed.Record) {
 			r.Properties = notes.SetWaits(r.Properties, "no letter box")
 		}, "no letter box", ""},

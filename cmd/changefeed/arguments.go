@@ -26,10 +26,16 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) <= len(names) || severalLast:
 		return nil
+	case len(names) == 0 && cmd.Flags().Lookup("listen") != nil && strings.Contains(args[0], ":"):
+		return usage.Error{Err: fmt.Errorf("%s takes no argument: want %s in --listen", cmd.Name(), args[0])}
 	case len(names) == 0:
 		return usage.Error{Err: fmt.Errorf("%s takes no argument: leave %q out", cmd.Name(), args[0])}
 	}
-	return usage.Error{Err: fmt.Errorf("there are %d arguments: want %s", len(args), strings.Join(names, " "))}
+	text := fmt.Sprintf("there are %d arguments: want %s", len(args), strings.Join(names, " "))
+	if f := cmd.Flags().Lookup("name"); f != nil && !f.Changed && f.Annotations[manual.RequiredNote] != nil {
+		text += ", and the name of the unit in --name"
+	}
+	return usage.Error{Err: errors.New(text)}
 }
 
 // argumentNames returns the names of the arguments in the usage line of a command, without flags and their values.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,7 +78,7 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 			"for one; or --function", terminal.Count(len(app.Functions), "function")))
 	}
 	if o.check {
-		return o.showPlans(functions.Plans(app))
+		return cmp.Or(functions.CheckAny(app), o.showPlans(functions.Plans(app)))
 	}
 	o.setVoice(cmd)
 	return functions.Run(cmd.Context(), app, functions.Settings{

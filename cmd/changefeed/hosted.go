@@ -71,7 +71,7 @@ func hostKinds() []hostfile.Kind {
 			Options: append(optionsOf(webhookHandler, onlyPrograms), secret),
 		},
 		{
-			Key: relayHandler, About: "broker for the events of an outbox: changefeed help brokers",
+			Key: relayHandler, Flag: "to", About: "broker for the events of an outbox: changefeed help brokers",
 			Options: append(optionsOf(relayHandler, nil), secret),
 		},
 	}
@@ -159,7 +159,7 @@ func (h *hosting) read() (units []*hostedUnit, err error) {
 	for _, u := range inFile {
 		p, err := h.prepare(u)
 		if err != nil {
-			mistakes = append(mistakes, h.mistake(u, err))
+			mistakes = append(mistakes, h.mistakes(u, err)...)
 			continue
 		}
 		unit := &hostedUnit{u, p.Name, p}
@@ -218,17 +218,30 @@ func (h *hosting) newCommand(flags unitFlags, u hostfile.Unit) (cmd *cobra.Comma
 		given := terminal.WithoutSecrets(u.Command[0])
 		return nil, nil, usage.Error{Err: fmt.Errorf("%s is %s: want %s", u.Kind, given, want)}
 	}
+	var wrong wrongValues
 	for _, v := range append(values, u.Values...) {
 		if v.Name == secretKey {
 			flags.unit().secret = v.Text
 			continue
 		}
 		if err := cmd.Flags().Set(v.Name, v.Text); err != nil {
-			return nil, nil, flagError(cmd, err)
+			wrong = append(wrong, flagError(cmd, err))
 		}
+	}
+	if len(wrong) > 0 {
+		return nil, nil, wrong
 	}
 	return cmd, args, nil
 }
+
+// wrongValues are the mistakes in the values of a unit.
+type wrongValues []error
+
+// Unwrap returns them.
+func (w wrongValues) Unwrap() []error { return w }
+
+// Error joins their texts.
+func (w wrongValues) Error() string { return errors.Join(w...).Error() }
 
 // under gives a command a parent with a name, and with the flags of every command.
 func under(name string, cmd *cobra.Command) {
@@ -253,6 +266,18 @@ func (h *hosting) inherited(u hostfile.Unit) (values []hostfile.Value) {
 // flagInText is a flag in the text of an error. In a file it is a key without dashes.
 var flagInText = regexp.MustCompile(`--([a-z]+(-[a-z]+)*)\b`)
 
+// mistakes returns the errors of a unit, each with its place in the file.
+func (h *hosting) mistakes(u hostfile.Unit, err error) (all []error) {
+	wrong, ok := errors.AsType[wrongValues](err)
+	if !ok {
+		return []error{h.mistake(u, err)}
+	}
+	for _, one := range wrong {
+		all = append(all, h.mistake(u, one))
+	}
+	return all
+}
+
 // mistake returns an error of a unit with its place in the file: the line of the option that the error names first.
 func (h *hosting) mistake(u hostfile.Unit, err error) error {
 	line := u.Line
@@ -271,6 +296,10 @@ func (h *hosting) mistake(u hostfile.Unit, err error) error {
 		return strings.TrimPrefix(flag, "--")
 	})
 	text = strings.ReplaceAll(text, "COMMAND is", programHandler+" is")
+	if u.Kind == programHandler {
+		words := strings.Fields(u.Command[0])
+		text = strings.Replace(text, "as in "+oneByOne(words), "as in ["+strings.Join(words, ", ")+"]", 1)
+	}
 	if isThere {
 		text += "changefeed " + recommended
 	}

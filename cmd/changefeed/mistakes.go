@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -125,11 +126,8 @@ func unknown(parent *cobra.Command, args []string) error {
 	return usage.Error{Err: errors.New(text)}
 }
 
-// isAddress reports whether an argument is an address, and not the name of a command.
-func isAddress(arg string) bool { return strings.ContainsAny(arg, ":/") }
-
 // blameCommand returns the error of an unknown command in place of an error about the flags of the command above: if a
-// command is misspelled, its flags are unknown too, but they are not the mistake.
+// command is misspelled, its flags are unknown too, but they are not the mistake. An address is no misspelled command.
 func blameCommand(cmd *cobra.Command, args []string, err error) error {
 	if !cmd.HasAvailableSubCommands() {
 		return err
@@ -141,7 +139,7 @@ func blameCommand(cmd *cobra.Command, args []string, err error) error {
 		}
 		return false
 	})
-	if len(words) > 0 || len(args) == 0 || strings.HasPrefix(args[0], "-") || isAddress(args[0]) {
+	if len(words) > 0 || len(args) == 0 || strings.HasPrefix(args[0], "-") || place.IsAddress(args[0]) {
 		return err
 	}
 	return unknown(cmd, args)

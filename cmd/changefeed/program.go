@@ -22,7 +22,7 @@ import (
 // programCommand is the command program.
 func programCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "program COMMAND",
+		Use:     "program",
 		GroupID: groupTools,
 		Short:   "Test programs and libraries that handle batches",
 		Long:    `A program of run --long-lived, or a library for another language, speaks the contract that docs/program.md describes.`,

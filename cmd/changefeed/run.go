@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -83,7 +84,7 @@ func programArgs(cmd *cobra.Command, args []string, isParent bool) error {
 		return nil
 	case dash < 0 && len(args) == 0 || dash == len(args):
 		return errors.New("COMMAND is missing: want a program after --, as in -- ./mail.sh")
-	case dash != 0 && isAddress(args[0]):
+	case dash != 0 && place.IsAddress(args[0]):
 		return fmt.Errorf("%q is an argument of no flag: want it in --source, as in --source %[1]s", args[0])
 	case dash != 0:
 		return fmt.Errorf("%q is an argument of no flag: want the program after --, as in -- %[1]s", args[0])
@@ -199,11 +200,19 @@ func (o *runOptions) checkFlags() error {
 	return nil
 }
 
+// oneByOne returns an example of a program and its arguments on a command line.
+func oneByOne(words []string) string { return "-- " + strings.Join(words, " ") }
+
 // wrongCommand explains why there is no program: if the command cannot be found, run fails at once, because no batch
 // could be handled.
 func wrongCommand(command []string, err error) error {
 	// exec's error repeats the name of the program, which the message contains already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
+		words := strings.Fields(command[0])
+		if len(words) > 1 && (errors.Is(missing, exec.ErrNotFound) || errors.Is(missing, fs.ErrNotExist)) {
+			return usage.Error{Err: fmt.Errorf("COMMAND is %s: there is no such program: want the program and its "+
+				"arguments one by one, as in %s", command[0], oneByOne(words))}
+		}
 		if errors.Is(missing, exec.ErrNotFound) {
 			return usage.Missing{Err: fmt.Errorf("COMMAND is %s: $PATH has no such program", command[0])}
 		}

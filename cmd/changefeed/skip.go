@@ -123,7 +123,7 @@ func (o *skipOptions) pick(all []admin.Failing, of string) (admin.Failing, error
 		return admin.Failing{}, usage.Missing{Err: fmt.Errorf("no change of %s has failed and is not done: there is "+
 			"nothing to skip", of)}
 	case len(found) == 0:
-		return admin.Failing{}, usage.Missing{Err: fmt.Errorf("no failing change is as --change, --key and --lsn say; "+
+		return admin.Failing{}, usage.Missing{Err: fmt.Errorf("no failing change fits --change, --key and --lsn; "+
 			"these fail: %s", namesOf(all))}
 	case len(found) > 1 && isOne:
 		return admin.Failing{}, usage.Error{Err: fmt.Errorf("%d failing changes are as the flags say: want one, so add "+
@@ -144,10 +144,10 @@ func namesOf(all []admin.Failing) (text string) {
 	for _, f := range all {
 		for _, c := range f.Changes {
 			if n++; n > mostNamed {
-				return text + ", …"
+				return text + "; …"
 			}
 			if n > 1 {
-				text += ", "
+				text += "; "
 			}
 			text += nameOf(c)
 		}

@@ -60,7 +60,7 @@ var environment = []struct {
 	{
 		"Brokers",
 		broker.SecretVariable,
-		"relay: the key that signs requests to a webhook. Default: they are not signed.",
+		"relay, and run with a URL: the key that signs requests to a webhook. Default: they are not signed.",
 	},
 	{
 		"",

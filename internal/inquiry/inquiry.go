@@ -30,8 +30,8 @@ type Request interface {
 }
 
 // Ask makes a request and waits for the outcome. If ctx ends before, Ask withdraws the request and returns an error
-// wrapping [ErrNotServed] and the cause of ctx. who completes the sentence "is one running", for the case that no
-// instance has answered.
+// wrapping [ErrNotServed] and the cause of ctx. who completes the sentence "want a running instance", for the case that
+// no instance has answered.
 func Ask(ctx context.Context, leases feed.LeaseStore, q Request, who string) (notes.Outcome, error) {
 	return newInquiry(leases, q, who).await(ctx)
 }
@@ -313,7 +313,7 @@ func (a *inquiry) reason() string {
 	case a.trouble != nil && !errors.Is(a.trouble, context.DeadlineExceeded): // a read at the end had no time
 		return fmt.Sprintf("the leases could not be read: %v", a.trouble)
 	}
-	return "no instance has answered: is one running" + a.who + "?"
+	return "no instance has answered: want a running instance" + a.who
 }
 
 // unserved is an [ErrNotServed] which also wraps the cause of a context, and [ErrUnknownAction] if this is the reason.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"syscall"
 	"time"
@@ -167,7 +168,10 @@ func (h *Host) blame(ctx context.Context, l *life, lease string, err error) erro
 	if !hasEnded {
 		if !isRefused {
 			h.suspects.Acquit(lease)
-			return err // the program runs, but has closed the connection
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+				err = fmt.Errorf("the program has closed the connection without an answer: %w", err)
+			}
+			return err // the program runs
 		}
 		h.condemn(l, fmt.Errorf("it does not listen any more: %w", err))
 	}

@@ -56,7 +56,7 @@ func TestOfSeveralInvocationsOnlyTheBadOneIsBlamed(t *testing.T) {
 func TestAProgramThatDoesNotStartIsAnOutage(t *testing.T) {
 	for kind, want := range map[string]string{
 		"exits": "has ended: exit status 7: no such mailbox",
-		"mute":  "it does not answer at 127.0.0.1:",
+		"mute":  ", the port of FUNCTIONS_CUSTOMHANDLER_PORT, within 200ms (initializationTimeout)",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			app := appOf(t, kind)

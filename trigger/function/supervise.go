@@ -171,7 +171,8 @@ func (h *Host) awaitAnswer(ctx context.Context, l *life, address string) error {
 	starting, cancel := ctx, context.CancelFunc(func() {})
 	if limit := h.app.Program.Start; limit > 0 {
 		starting, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf(
-			"it does not answer at %s within %v (initializationTimeout)", address, limit))
+			"it does not answer at %s, the port of FUNCTIONS_CUSTOMHANDLER_PORT, within %v (initializationTimeout)", address,
+			limit))
 	}
 	defer cancel()
 	ticker := time.NewTicker(readyPause)

@@ -274,6 +274,17 @@ func TestAClosedConnectionIsAFailure(t *testing.T) {
 	}
 }
 
+// A program that closes the connection before it answers, as after an exception, is named in the error.
+func TestAConnectionWithoutAnAnswerIsNamed(t *testing.T) {
+	address, _ := rawProgram(t, "")
+	err := hostAt(t, address, HostOptions{}).Handler(&Function{Name: "Seen"}, nil).
+		Handle(t.Context(), &feed.Batch{Attempt: 1})
+	want := "the program has closed the connection without an answer: EOF"
+	if textOfError(err) != want || errors.As(err, new(*feed.Failure)) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // A batch of a lease that is lost already is not sent.
 func TestABatchOfALostLeaseIsNotSent(t *testing.T) {
 	address, requests := rawProgram(t, done)

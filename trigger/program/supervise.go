@@ -76,7 +76,9 @@ func (w *Worker) live(ctx context.Context, l *life, stopping <-chan struct{}) er
 	host, err := contract.Connect(starting, p.fromProgram, w.opts.Wire(p.toProgram), hostOptions(w.opts))
 	cancel()
 	defer host.Wait()
+	end := "has ended before its hello"
 	if err == nil {
+		end = "has ended"
 		w.opts.Log.Info("the program runs", "pid", p.cmd.Process.Pid, "batches", host.Batches(),
 			"client", host.Client())
 		w.lives.Lock()
@@ -86,7 +88,7 @@ func (w *Worker) live(ctx context.Context, l *life, stopping <-chan struct{}) er
 		w.greet(host)
 		err = w.accompany(ctx, host, exited, stopping)
 	}
-	return w.endProgram(p, exited, err)
+	return w.endProgram(p, exited, end, err)
 }
 
 // accompany waits for the end of the program, of the connection or of the supervision, and returns why the connection
@@ -178,8 +180,9 @@ func (w *Worker) startProcess(l *life, cmd *exec.Cmd) error {
 }
 
 // endProgram waits for the end of the process, and hurries it if necessary: a program that has broken the contract, or
-// has not given a batch up, is killed. The error says why the program has ended; nil if it has ended as it should.
-func (w *Worker) endProgram(p *running, exited <-chan error, why error) error {
+// has not given a batch up, is killed. The error says why the program has ended, in the words of end; nil if it has
+// ended as it should.
+func (w *Worker) endProgram(p *running, exited <-chan error, end string, why error) error {
 	var patience time.Duration
 	switch {
 	case why == nil, errors.Is(why, contract.ErrEnded):
@@ -217,7 +220,7 @@ func (w *Worker) endProgram(p *running, exited <-chan error, why error) error {
 	if reason := p.said.LastLine(); reason != "" {
 		text += ": " + reason
 	}
-	return fmt.Errorf("%s has ended: %s", w.command[0], text)
+	return fmt.Errorf("%s %s: %s", w.command[0], end, text)
 }
 
 // toldTime is how long a program that has broken the contract may take to read how.

@@ -77,6 +77,38 @@ export interface Options<T> {
   binary?: string;
 }
 
+/** All options, so that the compiler knows when one is missing here. */
+const known: Record<keyof Options<unknown>, true> = {
+  source: true, leases: true, createLeases: true, name: true, instance: true, variant: true, from: true, auth: true,
+  ca: true, handler: true, decode: true, mode: true, maxItems: true, keyed: true, batches: true, maxAttempts: true,
+  maxAgeMs: true, maxSetAside: true, deadLetters: true, hold: true, once: true, manual: true, handlerTimeoutMs: true,
+  drainMs: true, expirationMs: true, pollMs: true, acquireMs: true, renewMs: true, minLeases: true, weight: true,
+  shareByLoad: true, heartbeatMs: true, on: true, binary: true,
+};
+
+/** All events. */
+const knownEvents: Record<keyof Events, true> = { log: true, lease: true, parked: true, outage: true, error: true };
+
+/** checkOptions refuses what is no option, which would be ignored, and a time that is no number. */
+export function checkOptions(o: object): void {
+  refuseUnknown(o, known, "option");
+  const { on } = o as { on?: unknown };
+  if (on) refuseUnknown(on, knownEvents, "event");
+  for (const [name, value] of Object.entries(o)) {
+    if (name.endsWith("Ms") && value !== undefined && !Number.isFinite(value)) {
+      throw new ChangefeedError(`${name} is ${String(value)}: want a number of milliseconds`, "usage");
+    }
+  }
+}
+
+function refuseUnknown(o: object, names: object, what: string): void {
+  for (const [name, value] of Object.entries(o)) {
+    if (value !== undefined && !Object.hasOwn(names, name)) {
+      throw new ChangefeedError(`there is no ${what} ${name}: want one of ${Object.keys(names).join(", ")}`, "usage");
+    }
+  }
+}
+
 /** addressOf returns the address of a container. */
 export async function addressOf(container: string | ContainerLike): Promise<string> {
   if (typeof container === "string") return container;

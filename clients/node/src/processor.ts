@@ -8,7 +8,7 @@ import { callEvents } from "./events.js";
 import { awaitCaughtUp, beside, type Lag, lagIn, lagOf } from "./lag.js";
 import { type Box, type Letter, listLetters, releaseKey, retryLetter } from "./letters.js";
 import { readLines } from "./lines.js";
-import { addressOf, drainOf, type LogEntry, type Options, resolve, type Resolved, runArguments } from "./options.js";
+import { addressOf, checkOptions, drainOf, type LogEntry, type Options, resolve, type Resolved, runArguments } from "./options.js";
 import { BatchQueue, type OpenBatch } from "./queue.js";
 
 const settleMs = 2000; // for a handler whose signal is aborted, at the end
@@ -33,6 +33,7 @@ export class Processor<T> implements AsyncDisposable {
   readonly #connected = new Promise<Connection<T> | undefined>((resolve) => { this.#setConnected = resolve; });
 
   constructor(options: Options<T>) {
+    checkOptions(options);
     this.#options = options;
     this.ready = new Promise((resolve, reject) => {
       this.#setReady = resolve;

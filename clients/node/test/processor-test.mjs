@@ -344,3 +344,15 @@ test("run rejects with the code and the hint of the binary", async () => {
   await assert.rejects(run({ binary: "/no/such/program" }), { code: "binary" });
   await assert.rejects(run({ name: "" }), { code: "usage" });
 });
+
+test("what is no option is refused, and not ignored", () => {
+  const options = { source: "http://127.0.0.1:1/a/b", name: "unit" };
+  for (const [more, message] of [
+    [{ start: "now" }, /there is no option start: want one of source, .*from/],
+    [{ on: { errors() {} } }, /there is no event errors: want one of log, /],
+    [{ pollMs: "5s" }, /pollMs is 5s: want a number of milliseconds/],
+  ]) {
+    assert.throws(() => processor({ ...options, ...more }), { code: "usage", message });
+  }
+  processor({ ...options, start: undefined, pollMs: 5000, on: { log() {} } });
+});

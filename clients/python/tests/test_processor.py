@@ -87,10 +87,14 @@ class Failures(WithServer):
         events: list[Event] = []
 
         async def handle(batch: Batch) -> None:
+            failed: dict[int, Exception] = {}
             for index, change in enumerate(batch):
                 if change.id == "1":
-                    raise Failure(items={index: Poison(ValueError("bad order"))})
-                handled.append(change.id)
+                    failed[index] = Poison(ValueError("bad order"))
+                else:
+                    handled.append(change.id)
+            if failed:
+                raise Failure(items=failed)
 
         p = Processor(
             orders,
@@ -108,6 +112,7 @@ class Failures(WithServer):
             [(one["item"], one["cause"], one["disposition"]) for one in parked],
             [("1", "ValueError: bad order", "poison")],
         )
+        self.assertEqual(handled, ["2"])
 
     async def test_the_error_of_the_binary_is_raised(self) -> None:
         p = Processor(f"{self.account.endpoint}none/nothing", name="mailer", handler=lambda batch: None)
@@ -115,6 +120,10 @@ class Failures(WithServer):
             await p.start()
         self.assertEqual(caught.exception.code, "missing")
         self.assertIn("none/nothing", caught.exception.error)
+
+    async def test_a_duration_that_is_none_names_its_option(self) -> None:
+        with self.assertRaisesRegex(ValueError, "poll is '5s': want seconds or a timedelta"):
+            Processor("http://127.0.0.1:1/a/b", name="mailer", handler=lambda batch: None, poll="5s")  # type: ignore[arg-type]
 
     async def test_a_key_is_no_argument(self) -> None:
         orders = await self.account.fresh_container()

@@ -172,8 +172,8 @@ class Options(unittest.TestCase):
         self.assertEqual(_options.flags(options), ["--name=a b", "--hold", "--max-attempts=0"])
 
     def test_durations_and_starts(self) -> None:
-        self.assertEqual(_options.duration(0.25), "250000000ns")
-        self.assertEqual(_options.duration(datetime.timedelta(minutes=1)), "60000000000ns")
+        self.assertEqual(_options.duration("poll", 0.25), "250000000ns")
+        self.assertEqual(_options.duration("poll", datetime.timedelta(minutes=1)), "60000000000ns")
         self.assertEqual(_options.start("now"), "now")
         self.assertEqual(_options.start(datetime.timedelta(seconds=1)), "1000000000ns")
         zone = datetime.timezone(datetime.timedelta(hours=1))

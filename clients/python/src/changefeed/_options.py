@@ -27,11 +27,14 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def duration(value: Seconds | None) -> str | None:
-    """A duration as the binary reads it."""
+def duration(name: str, value: Seconds | None) -> str | None:
+    """The duration of an option as the binary reads it."""
     if value is None:
         return None
-    nanoseconds = round(seconds_of(value) * 1e9)
+    try:
+        nanoseconds = round(seconds_of(value) * 1e9)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is {value!r}: want seconds or a timedelta") from error
     return f"{nanoseconds}ns"
 
 
@@ -40,7 +43,7 @@ def start(value: Start | None) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime.timedelta):
-        return duration(value)
+        return duration("start", value)
     if value.tzinfo is None:
         raise ValueError(
             f"start is {value.isoformat()}, a time without a zone: want such as datetime.now(timezone.utc)"

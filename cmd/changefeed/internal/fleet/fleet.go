@@ -67,7 +67,7 @@ func New(log *slog.Logger) *Fleet { return &Fleet{log: log, changed: make(chan s
 func (f *Fleet) Exchange(ctx context.Context, members []Member) {
 	leaving := f.takeLeaving(members)
 	for _, r := range leaving {
-		f.log.Info("unit is ended", "unit", r.Name)
+		f.log.Info("unit ends", "unit", r.Name)
 		r.end(errExchanged)
 	}
 	for _, r := range leaving {

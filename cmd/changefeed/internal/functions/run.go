@@ -40,10 +40,22 @@ type Settings struct {
 // noTimeout stands for no limit of an invocation.
 const noTimeout = 100 * 365 * 24 * time.Hour
 
+// CheckAny returns an error if no function of an app could run.
+func CheckAny(app *function.App) error {
+	if len(app.Functions) > 0 {
+		return nil
+	}
+	text := "the app has no function with a Cosmos DB trigger that could run"
+	if len(app.Notices) == 0 { // they say why the functions that are there do not run
+		text += ": want a directory with a function.json for each function"
+	}
+	return usage.Missing{Err: errors.New(text)}
+}
+
 // Run runs the functions of an app until ctx ends. If a function cannot run, all end.
 func Run(ctx context.Context, app *function.App, s Settings) (err error) {
-	if len(app.Functions) == 0 {
-		return usage.Missing{Err: errors.New("the app has no function with a Cosmos DB trigger that could run")}
+	if err := CheckAny(app); err != nil {
+		return err
 	}
 	var instances []*instance.Instance
 	for i := range app.Functions {

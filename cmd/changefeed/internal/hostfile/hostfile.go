@@ -37,6 +37,7 @@ const (
 // A Kind is a kind of handler.
 type Kind struct {
 	Key     string   // of the handler, such as program
+	Flag    string   // of the command, in whose place the key stands; may be empty
 	About   string   // for editors: what the value is
 	IsList  bool     // the value may be a list, a program and its arguments
 	Options []Option // by which a unit with this handler can be described
@@ -199,6 +200,9 @@ func (r *reader) blameSyntax(err error) {
 	var line int
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
+	}
+	if strings.Contains(text, "cannot start any token") { // mostly a tab, and else an @ or a `
+		text += ": want spaces before a key, and quotes around a text that begins with @ or `"
 	}
 	r.blame(line, "the file is not valid YAML: %s", text)
 }

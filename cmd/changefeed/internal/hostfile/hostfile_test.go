@@ -20,7 +20,7 @@ var kinds = []Kind{
 		{Name: "long-lived", Type: "boolean"},
 		{Name: "account-key", Type: "string", IsSecret: true},
 	}},
-	{Key: "webhook", Options: []Option{
+	{Key: "webhook", Flag: "url", Options: []Option{
 		{Name: "name", Type: "string"},
 		{Name: "post", Type: "string"},
 	}},
@@ -152,6 +152,19 @@ func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {
 		"handler as a default": {
 			"defaults: {program: x}\nunits: [{program: a}]",
 			"h.yaml:1: defaults.program is a handler: want it in a unit",
+		},
+		"flag of a handler": {
+			"defaults: {url: x}\nunits: [{program: a}]",
+			"h.yaml:1: defaults.url is unknown: want the key webhook of a unit in its place",
+		},
+		"argument with a colon": {
+			"units:\n  - program: [echo, a: b]",
+			"h.yaml:2: units[0].program[1] is a mapping: want a text, in quotes if it has a colon and a blank",
+		},
+		"tab": {
+			"units:\n\t- program: a",
+			"h.yaml:2: the file is not valid YAML: found character that cannot start any token: " +
+				"want spaces before a key, and quotes around a text that begins with @ or `",
 		},
 		"several": {
 			"units:\n  - {program: a, pol: 1s}\n  - {webhook: b, jobs: 1}",

@@ -86,6 +86,12 @@ func (r *reader) blameUnknown(key *yaml.Node, at string, options []Option) {
 		r.blame(key.Line, "%s.%s is a handler: want it in a unit", at, key.Value)
 		return
 	}
+	for _, k := range r.kinds {
+		if k.Flag != "" && k.Flag == key.Value {
+			r.blame(key.Line, "%s.%s is unknown: want the key %s of a unit in its place", at, key.Value, k.Key)
+			return
+		}
+	}
 	isElsewhere := slices.ContainsFunc(r.allOptions(), func(o Option) bool { return o.Name == key.Value })
 	if isElsewhere {
 		r.blame(key.Line, "%s.%s does not fit the handler of this unit: leave it out", at, key.Value)
@@ -108,9 +114,13 @@ func (r *reader) readCommand(node *yaml.Node, at string, isList bool) (command [
 	if node.Kind == yaml.SequenceNode && isList && len(node.Content) > 0 {
 		nodes = node.Content
 	}
-	for _, n := range nodes {
+	for i, n := range nodes {
 		n = resolve(n)
-		if n.Kind != yaml.ScalarNode && isList {
+		switch {
+		case n.Kind != yaml.ScalarNode && n != node:
+			r.blame(n.Line, "%s[%d] is %s: want a text, in quotes if it has a colon and a blank", at, i, describe(n))
+			return nil
+		case n.Kind != yaml.ScalarNode && isList:
 			r.blame(n.Line, "%s is %s: want a program, or a list of a program and its arguments", at, describe(n))
 			return nil
 		}

@@ -86,7 +86,11 @@ func (a *absence) hooks(log *slog.Logger) changefeed.Hooks {
 		ReadDone:  func(_ context.Context, d feed.ReadDone) { a.noteEnd(log, d.Err) },
 		WaitDone:  func(_ context.Context, d feed.WaitDone) { a.noteEnd(log, d.Err) },
 		StoreDone: func(_ context.Context, d feed.StoreDone) { a.noteEnd(log, d.Err) },
-		Error:     func(_ context.Context, err *feed.Error) { a.noteEnd(log, err) },
+		Error: func(_ context.Context, err *feed.Error) {
+			if err.Origin != feed.OriginHandler { // what a handler cannot reach is not the account
+				a.noteEnd(log, err)
+			}
+		},
 	}
 }
 

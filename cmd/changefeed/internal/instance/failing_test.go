@@ -131,3 +131,16 @@ func TestAnAccountThatIsBackIsToldAfterAnyRequest(t *testing.T) {
 		t.Errorf("the log is %q", &log)
 	}
 }
+
+// A handler that cannot reach its own service, such as a webhook that is down, says nothing of the account.
+func TestAHandlerThatCannotReachItsServiceIsNoAbsence(t *testing.T) {
+	var log bytes.Buffer
+	var away absence
+	hooks := away.hooks(slog.New(slog.NewTextHandler(&log, nil)))
+	refused := fmt.Errorf("webhook: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	hooks.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Err: refused})
+	hooks.StoreDone(t.Context(), feed.StoreDone{})
+	if got := log.String(); got != "" {
+		t.Errorf("the log is %q, want nothing", got)
+	}
+}

@@ -224,7 +224,7 @@ func (i *Instance) Check(ctx context.Context) (err error) {
 	if _, err := monitored.Source.Partitions(ctx); err != nil {
 		return fmt.Errorf("read the partitions of %s: %w", i.source.Quote(), err)
 	}
-	if err := i.checkLetters(ctx, opener); err != nil || leases == nil {
+	if err := i.checkLetters(ctx, opener, monitored); err != nil || leases == nil {
 		return err
 	}
 	_, err = i.openLeases(ctx, opener, leases, monitored)

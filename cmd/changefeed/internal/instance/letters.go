@@ -53,7 +53,7 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener,
 }
 
 // checkLetters refuses an address of a container for dead letters that openLetters would refuse.
-func (i *Instance) checkLetters(ctx context.Context, opener *place.Opener) error {
+func (i *Instance) checkLetters(ctx context.Context, opener *place.Opener, monitored *place.Container) error {
 	if !place.IsAddress(i.Letters) {
 		return nil // a file is made when the instance runs
 	}
@@ -61,14 +61,16 @@ func (i *Instance) checkLetters(ctx context.Context, opener *place.Opener) error
 	if err != nil {
 		return usage.Error{Err: err}
 	}
-	_, err = opener.Open(ctx, at)
+	c, err := opener.Open(ctx, at)
 	switch isMissing := errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer); {
 	case isMissing && i.Create:
 		return nil
 	case isMissing:
 		return place.Advise(err, "--create-leases makes the container for dead letters, too", true)
+	case err == nil:
+		_, err = i.boxIn(c, monitored)
 	}
-	return err
+	return wrongContainer(err)
 }
 
 // letterBox returns the box in a container. If --create applies to lease containers, letterBox also makes this
@@ -90,6 +92,11 @@ func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitore
 	if err != nil {
 		return nil, err
 	}
+	return i.boxIn(c, monitored)
+}
+
+// boxIn returns the box of the instance in a container.
+func (i *Instance) boxIn(c, monitored *place.Container) (feed.LetterBox, error) {
 	b, err := deadletters.Container(c.Concrete(), i.boxName(), monitored.Concrete())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Address.Quote(), err)

@@ -308,7 +308,7 @@ func TestTheWaitForAProcessorHasAnEnd(t *testing.T) {
 		defer u.db.Close()
 		begun := time.Now()
 		asked := letter("12.0", "London", 12, feed.DispositionFailed)
-		const want = `12.0 of ["London"]: not served within 1m0s: no instance has answered: is one running that has the dead letters?; the request was withdrawn`
+		const want = `12.0 of ["London"]: not served within 1m0s: no instance has answered: want a running instance that has the dead letters; the request was withdrawn`
 		if got := u.retried(t, asked); got[0].String() != want {
 			t.Errorf("got %v, want %s", got[0], want)
 		}
