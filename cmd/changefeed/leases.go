@@ -150,7 +150,7 @@ func leasesCommand() *cobra.Command {
   changefeed leases http://127.0.0.1:8081/shop/leases --fail-on expired,hole
   changefeed leases --db data -o json | jq 'select(.lag > 9)'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && !place.IsAddress(args[0]) {
+			if _, err := o.containerAddress(cmd, args); err != nil && len(args) > 0 && !place.IsAddress(args[0]) {
 				return unknown(cmd, args)
 			}
 			return o.withUnits(cmd, args, func(at place.Address, units []unit.Unit) error {

@@ -171,6 +171,13 @@ func (g *ledger) noteWrite(key feed.PartitionKey, id string, lsn int64, deleted 
 	}
 }
 
+// isReplaced reports whether a feed of latest versions has a version no more.
+func (g *ledger) isReplaced(v version) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mode == feed.LatestVersion && !slices.Contains(g.items[v.key][v.id], v)
+}
+
 // placeOf is the effective partition key of a key.
 func (g *ledger) placeOf(key feed.PartitionKey) string {
 	parts, err := pkey.Parse(string(key))

@@ -80,6 +80,29 @@ func (i *instance) attemptBatch(ctx context.Context, d *rand.Rand, b *feed.Batch
 type box struct {
 	mu      sync.Mutex
 	letters map[string]feed.DeadLetter // by key and id
+	kept    map[string]time.Time       // since when, by key and id
+	listed  map[lister]time.Time       // when a process has last listed the letters of a key
+}
+
+// lister is a process that lists the letters of a key.
+type lister struct {
+	by  *instance
+	key feed.PartitionKey
+}
+
+func newBox() *box {
+	return &box{
+		letters: map[string]feed.DeadLetter{}, kept: map[string]time.Time{}, listed: map[lister]time.Time{},
+	}
+}
+
+// isLateFor reports whether a letter has arrived after a process has listed the letters of its key: another process had
+// sent it before, while it had the lease.
+func (b *box) isLateFor(by *instance, l feed.DeadLetter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := l.Change.PartitionKey
+	return b.kept[nameOf(key, l.ID)].After(b.listed[lister{by, key}])
 }
 
 // letters is the box as a process has it, or the operator without a link.
@@ -96,7 +119,8 @@ func (s letters) Put(ctx context.Context, l feed.DeadLetter) error {
 	_, err := carry(ctx, s.link, parcel{call: "park", of: l.Range, fate: s.fateInBox()},
 		func(context.Context) (struct{}, error) {
 			s.box.mu.Lock()
-			s.box.letters[nameOf(l.Change.PartitionKey, l.ID)] = l
+			name := nameOf(l.Change.PartitionKey, l.ID)
+			s.box.letters[name], s.box.kept[name] = l, time.Now()
 			s.box.mu.Unlock()
 			// Noted on the far side, when the letter is kept: the answer may get lost, and
 			// then the change is parked again.
@@ -125,6 +149,9 @@ func (s letters) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[f
 	return func(yield func(feed.DeadLetter, error) bool) {
 		found, err := carry(ctx, s.link, parcel{call: "letters", of: feed.FullRange(), fate: s.fateInBox()},
 			func(context.Context) ([]feed.DeadLetter, error) {
+				s.box.mu.Lock()
+				s.box.listed[lister{s.by, key}] = time.Now()
+				s.box.mu.Unlock()
 				return s.box.lettersOf(key), nil
 			})
 		if err != nil {

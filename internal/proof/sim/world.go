@@ -157,7 +157,7 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 	w := &world{
 		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed, hasLetters), push: rng.IntN(2) == 0, keys: 3 +
 			rng.IntN(20),
-		box: &box{letters: map[string]feed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}),
+		box: newBox(), ready: make(chan struct{}), quiet: make(chan struct{}),
 		diceSeed: rand.New(rand.NewPCG(seed, 2)), sharing: rand.New(rand.NewPCG(seed, 7)), weights: map[string]int{},
 	}
 	w.trouble.mended = map[feed.PartitionKey]bool{}

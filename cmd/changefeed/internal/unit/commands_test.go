@@ -33,7 +33,7 @@ func TestACommandInAnAdviceIsCompleted(t *testing.T) {
 			stored, "see changefeed dlq retry --all or changefeed leases gc.",
 			"see changefeed dlq retry ADDRESS_OF_LETTERS --name 'web $1' --source 'docstore:my data#orders' " +
 				"--leases 'docstore:my data#leases' --all or changefeed leases gc 'docstore:my data#leases' " +
-				"--name 'web $1' --source 'docstore:my data#orders'.",
+				"--name 'web $1' --source 'docstore:my data#orders'",
 		},
 		{elsewhere, "changefeed dlq list", "changefeed dlq list cosmos:shop/letters --name mailer"},
 		{

@@ -30,7 +30,7 @@ func wantAll(t *testing.T, all []Explanation, err error, texts ...string) {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("got %+v, %v, want one explanation", all, err)
 	}
-	said := strings.Join(append(all[0].Facts, all[0].Next...), "\n")
+	said := strings.Join(append(all[0].Facts, all[0].Next...), "\n") + "\n"
 	for _, text := range texts {
 		if !strings.Contains(said, text) {
 			t.Errorf("%q is not in\n%s", text, said)
@@ -166,7 +166,7 @@ func TestAnUnknownLeaseIsNotExplained(t *testing.T) {
 // A recommended command names the unit, in words that a shell takes as they are.
 func TestARecommendedCommandCanBePasted(t *testing.T) {
 	for _, c := range []struct{ processor, source, advice, want string }{
-		{"mailer", "", "Remove it with changefeed leases gc.", "changefeed leases gc docstore:d#leases --name mailer."},
+		{"mailer", "", "Remove it with changefeed leases gc.", "gc docstore:d#leases --name mailer\n"},
 		{
 			"it's $1 a", "", "See changefeed leases resume: it ends that.",
 			`changefeed leases resume docstore:d#leases --name 'it'\''s $1 a':`,
