@@ -82,6 +82,24 @@ class Answers(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(set(answer), {"type", "id", "error"})
                 self.assertIn("Failure.", answer["error"])
 
+    async def test_the_first_attempt_has_its_traceback_in_the_log(self) -> None:
+        for error, attempt, level in (
+            (KeyError("city"), 1, "WARNING"),
+            (KeyError("city"), 2, "DEBUG"),
+            (Poison("bad"), 1, "DEBUG"),
+            (Failure("late"), 1, "DEBUG"),
+        ):
+
+            async def handle(_: Batch, error: Exception = error) -> None:
+                raise error
+
+            with self.subTest(error=error, attempt=attempt), self.assertLogs("changefeed", "DEBUG") as logs:
+                wire = Wire(handle)
+                wire.connection.feed(batch(1, {}, attempt=attempt))
+                await wire.answer()
+            told = [r for r in logs.records if r.exc_info is not None]
+            self.assertEqual([r.levelname for r in told], [level])
+
     async def test_an_error_that_is_returned_counts(self) -> None:
         async def handle(batch: Batch) -> Any:
             return Failure("returned")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from changefeed import _answers
 from changefeed._batch import Batch, Cause, batch_of, read_message
-from changefeed._errors import ChangefeedError
+from changefeed._errors import ChangefeedError, Failure, Poison
 from changefeed._threads import Threads
 from changefeed._version import VERSION
 
@@ -252,7 +252,9 @@ class Connection:
         if mistake is not None:
             log.error("%s", mistake, exc_info=error)
             return _answers.failed(batch.id, ValueError(mistake))
-        log.debug("the handler has failed", exc_info=error)
+        # A traceback with each attempt would fill the log. Failure and Poison are raised on purpose.
+        is_told = batch.attempt == 1 and not isinstance(error, (Failure, Poison))
+        log.log(logging.WARNING if is_told else logging.DEBUG, "the handler has failed", exc_info=error)
         return _answers.failed(batch.id, error)
 
     def _cancel(self, one: _InHand, cause: Cause) -> None:
