@@ -2,7 +2,7 @@
 
 import type { Readable, Writable } from "node:stream";
 import { Batch, decodeChanges, type RawBatch } from "./batch.js";
-import { answerOf, Canceled, type Cause, ChangefeedError, failedAnswer, messageOf, type Answer, type Result } from "./failures.js";
+import { answerOf, Canceled, type Cause, ChangefeedError, failedAnswer, isOnPurpose, messageOf, type Answer, type Result } from "./failures.js";
 import { readLines } from "./lines.js";
 import { client } from "./version.js";
 
@@ -17,6 +17,8 @@ export interface ConnectionSettings<T> {
   onHello?: ((hello: { unit?: string; instance?: string }) => void) | undefined;
   /** Called with each event of the processor. Without it, none is asked for. */
   onEvent?: ((event: RawEvent) => void) | undefined;
+  /** Hears of an error that a handler throws at the first attempt, and not on purpose. */
+  onThrown?: ((error: unknown) => void) | undefined;
   /** Gives a token of a scope. Without it, none is offered. */
   token?: ((scope: string) => Promise<{ token: string; expires: Date }>) | undefined;
 }
@@ -258,7 +260,9 @@ export class Connection<T> {
       if (signal.aborted && !result) return { type: "released", id: raw.id };
       return answerOf(raw.id, result, changes, undecoded, places);
     } catch (error) {
-      return signal.aborted ? { type: "released", id: raw.id } : failedAnswer(raw.id, error);
+      if (signal.aborted) return { type: "released", id: raw.id };
+      if (raw.attempt === 1 && !isOnPurpose(error)) this.#settings.onThrown?.(error);
+      return failedAnswer(raw.id, error);
     }
   }
 

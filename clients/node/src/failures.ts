@@ -5,6 +5,18 @@ export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
+/** isOnPurpose says whether a handler throws an error to answer a batch, and not because of a mistake. */
+export function isOnPurpose(thrown: unknown): boolean {
+  return thrown instanceof Poison || thrown instanceof Outage || thrown instanceof Canceled;
+}
+
+/** causeOf returns the text of an error of a handler, with its class: "x is undefined" alone does not say enough. */
+export function causeOf(thrown: unknown): string {
+  const text = messageOf(thrown);
+  const isNamed = thrown instanceof Error && thrown.name !== "Error" && !isOnPurpose(thrown);
+  return isNamed ? [thrown.name, text].filter(Boolean).join(": ") : text;
+}
+
 /** Poison says that a retry cannot help. Throw it for the whole batch, or name it in the result for a change. */
 export class Poison extends Error {
   override name = "Poison";
@@ -92,7 +104,7 @@ export interface Answer {
 
 /** failedAnswer is the answer for an error of the whole batch. */
 export function failedAnswer(id: number, error: unknown): Answer {
-  const answer: Answer = { type: "failed", id, error: messageOf(error) || "the handler has failed and says no reason" };
+  const answer: Answer = { type: "failed", id, error: causeOf(error) || "the handler has failed and says no reason" };
   if (error instanceof Poison) answer.poison = true;
   if (error instanceof Canceled) answer.outage = true; // given up, and not failed
   if (error instanceof Outage) {
@@ -104,7 +116,7 @@ export function failedAnswer(id: number, error: unknown): Answer {
 
 const itemOf = (index: number, error: unknown): Item => ({
   index,
-  error: messageOf(error),
+  error: causeOf(error),
   ...(error instanceof Poison ? { poison: true } : {}),
 });
 

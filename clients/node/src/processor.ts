@@ -196,6 +196,10 @@ export class Processor<T> implements AsyncDisposable {
         if (event.type === "ready") this.#setReady();
         callEvents(this.#options.on, event);
       },
+      onThrown: (thrown) => {
+        const stack = thrown instanceof Error && thrown.stack ? thrown.stack : String(thrown);
+        this.#hear({ level: "WARN", msg: "the handler has failed", stack });
+      },
       token: isCredential(auth) ? (scope) => tokenOf(auth, scope) : undefined,
     });
     this.#connection = connection;
@@ -229,9 +233,10 @@ export class Processor<T> implements AsyncDisposable {
 }
 
 /** describe makes a line of an entry of the log. */
-function describe({ msg, level, time: _, name: __, instance: ___, ...others }: LogEntry): string {
+function describe({ msg, level, time: _, name: __, instance: ___, stack, ...others }: LogEntry): string {
   const members = Object.entries(others).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
-  return [level.toLowerCase(), msg, ...members].join(" ");
+  const line = [level.toLowerCase(), msg, ...members].join(" ");
+  return stack === undefined ? line : `${line}\n${String(stack)}`;
 }
 
 /** processor makes a processor, which begins at run(). */

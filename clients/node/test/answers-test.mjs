@@ -49,4 +49,6 @@ test("what is thrown is an answer", () => {
   assert.deepEqual(failedAnswer(7, new Poison(new Error("no"))), { type: "failed", id: 7, error: "no", poison: true });
   assert.equal(failedAnswer(7, new Canceled("stopped")).outage, true);
   assert.match(failedAnswer(7, new Error("")).error, /no reason/);
+  assert.equal(failedAnswer(7, new TypeError("x is undefined")).error, "TypeError: x is undefined");
+  assert.equal(failedAnswer(7, new RangeError("")).error, "RangeError");
 });

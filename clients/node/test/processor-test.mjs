@@ -142,6 +142,24 @@ test("an outage counts as no attempt, and an error does", async (t) => {
   assert.deepEqual(attempts, [1, 2, 3, 4, 5, 6]);
 });
 
+test("the log has the stack of a first attempt, and of no error on purpose", async (t) => {
+  const source = await fresh({}, "a");
+  const told = [];
+  let calls = 0;
+  const { p } = await start(t, source, {
+    on: { log: (entry) => { if (entry.msg === "the handler has failed") told.push(entry); } },
+    handler: async () => {
+      calls++;
+      if (calls < 3) throw new TypeError("x is undefined");
+      if (calls === 3) throw new Outage("away", 10);
+    },
+  });
+  await p.caughtUp();
+  assert.equal(calls, 4);
+  assert.deepEqual(told.map((entry) => entry.level), ["WARN"]);
+  assert.match(told[0].stack, /^TypeError: x is undefined\n +at .*processor-test/);
+});
+
 test("a batch that takes too long is aborted, and comes again", async (t) => {
   const source = await fresh({}, "a");
   const reasons = [];
