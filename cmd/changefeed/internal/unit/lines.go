@@ -119,7 +119,7 @@ type ran struct {
 type requestLine struct {
 	whose
 	ID     string          `json:"id" about:"of the document"`
-	Action string          `json:"action" about:"retry or release of a key, pause or reset of leases"`
+	Action *string         `json:"action" about:"retry or release of a key, pause or reset of leases; null if it cannot be read"`
 	Key    json.RawMessage `json:"key" about:"the partition key; null if the request is about leases"`
 	Range  *string         `json:"range" about:"of the leases, min-max in hex; null if the request is about a key"`
 	Letter *string         `json:"letter" about:"ID of the dead letter; null for a release"`
@@ -254,7 +254,7 @@ func (r Row) line() report.Value {
 	case KindRequest:
 		q := r.Request
 		line := requestLine{
-			unit, r.ID, q.Action, q.Key, known(q.Range), known(q.Letter), nil, r.State, written, notes,
+			unit, r.ID, known(q.Action), q.Key, known(q.Range), known(q.Letter), nil, r.State, written, notes,
 		}
 		if !q.Asked.IsZero() {
 			line.Asked = &q.Asked

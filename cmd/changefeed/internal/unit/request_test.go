@@ -117,6 +117,7 @@ func TestARequestSaysWhatItCan(t *testing.T) {
 		{"by an action that would clear the screen", func(r *feed.Record) {
 			r.Properties = notes.Request{Action: "\x1b[2Jodd\n", Key: `["Paris"]`}.Properties(nil)
 		}, "asked", `[2Jodd ["Paris"]`, "1m30s ago"},
+		{"without an action", func(r *feed.Record) { r.Properties = nil }, "asked", "", "1m30s ago"},
 		{"anew, beside an outcome from before", func(r *feed.Record) {
 			r.Properties = notes.Outcome{Result: notes.Failed}.Properties(r.Properties)
 		}, "asked", `retry ["Paris"]`, "1m30s ago"},
@@ -125,6 +126,11 @@ func TestARequestSaysWhatItCan(t *testing.T) {
 		text, err := json.Marshal(row)
 		if err != nil || row.State != tt.state || row.Lease != "" {
 			t.Errorf("%s: %s, %s, %v", tt.name, row.State, text, err)
+		}
+		line, err := report.Line(row.line())
+		if hasAction := !strings.Contains(string(line), `"action":null`); err != nil || hasAction != (tt.what != "") ||
+			strings.Contains(string(line), `"action":""`) {
+			t.Errorf("%s: for programs %s, %v; want null for an action that cannot be read", tt.name, line, err)
 		}
 		if got := row.Request.cells(row); strings.Trim(got[0], "� ") != tt.what || got[2] != tt.age {
 			t.Errorf("%s: %q", tt.name, got)
