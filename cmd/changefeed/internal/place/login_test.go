@@ -72,7 +72,8 @@ func TestALoginPrefersItsRegions(t *testing.T) {
 			return false
 		}
 	}
-	south, west = inFrontOf(t, server, count(new(atomic.Int64)), describe), inFrontOf(t, server, count(&inWest), describe)
+	south = inFrontOf(t, server, count(new(atomic.Int64)), describe)
+	west = inFrontOf(t, server, count(&inWest), describe)
 	o := NewOpener(Settings{})
 	login := &Login{
 		From: "setting Shop", Endpoint: south, Key: server.Key, Regions: []string{"West Europe"}, Agent: "my-app",
