@@ -96,6 +96,12 @@ func TestAHostTakesAChangedFileOver(t *testing.T) {
 	h.write(stays + "  - {name: changes, program: [cat], weight: many}\n")
 	h.signal(syscall.SIGHUP)
 	h.await(h.said, "file is not taken over", "weight is many: want a whole number")
+	lost := strings.Replace(h.source, "#orders", "#lost", 1)
+	h.write(stays + "  - {name: changes, program: [cat], source: \"" + lost + "\"}\n")
+	h.signal(syscall.SIGHUP)
+	if line := h.await(h.said, "file is "); !strings.Contains(line, "#lost: there is no such container") {
+		t.Fatalf("with a container that is missing: %s", line)
+	}
 	h.write(stays + "  - {name: changes, program: [cat], weight: 2}\n  - {name: comes, program: [sh, -c, 'echo came']}\n")
 	h.signal(syscall.SIGHUP)
 	h.await(h.said, "file is taken over")

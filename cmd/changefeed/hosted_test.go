@@ -180,6 +180,46 @@ func TestAUnitHasAnotherIdentityIfAnyValueHas(t *testing.T) {
 	}
 }
 
+// A unit is another one if a secret is, or if its arguments are divided in another way.
+func TestAUnitHasAnotherIdentityByItsSecretAndItsArguments(t *testing.T) {
+	identity := func(unit, secret string) string {
+		t.Helper()
+		t.Setenv("TEST_SECRET", secret)
+		units, err := readHost(t, `units: [{name: a, source: "docstore:d#c", `+unit+"}]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return units[0].identity()
+	}
+	const one, two = "whsec_c2VjcmV0IG9mIGEgd2ViaG9vaw==", "whsec_YW5vdGhlciBzZWNyZXQgb2Ygb25l"
+	const webhook = `webhook: "https://example.com/x", webhook-secret: "${TEST_SECRET}"`
+	if identity(webhook, one) != identity(webhook, one) || identity(webhook, one) == identity(webhook, two) {
+		t.Error("the identity does not follow the secret")
+	}
+	if identity("program: [cat, -u, x]", one) == identity(`program: [cat, "-u x"]`, one) {
+		t.Error("two arguments are the same as one")
+	}
+}
+
+// Two units are the same if their name and both containers are.
+func TestAUnitIsThereOnce(t *testing.T) {
+	const first = `units:
+  - {name: a, source: "docstore:d#c", program: cat}
+  - {name: a, `
+	for second, want := range map[string]string{
+		`source: "docstore:d#c", program: [cat, -u]}`:                   "host.yaml:3: unit a: name is a: the unit of line 2 has",
+		`source: "docstore:d#other", program: cat}`:                     "",
+		`source: "docstore:d#c", leases: "docstore:d#l", program: cat}`: "",
+	} {
+		units, err := readHost(t, first+second)
+		isTwice := err != nil && want != "" && strings.Contains(err.Error(), want)
+		isBoth := err == nil && want == "" && len(units) == 2
+		if !isTwice && !isBoth {
+			t.Errorf("%s: %d units, %v, want %q", second, len(units), err, want)
+		}
+	}
+}
+
 // A recommended command in a mistake keeps its flags, and the names of keys lose their dashes.
 func TestAMistakeKeepsRecommendedCommands(t *testing.T) {
 	h := &hosting{path: "h.yaml"}
@@ -190,6 +230,11 @@ func TestAMistakeKeepsRecommendedCommands(t *testing.T) {
 	want := "h.yaml:5: unit a: from is now: leave from out, or changefeed leases reset --name a --to START"
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	u.Values = append(u.Values, hostfile.Value{Name: "drain", Text: "1s", Line: 6})
+	want = "h.yaml:5: unit a: from is now: want none beside drain"
+	if got := h.mistake(u, errorText("--from is now: want none beside --drain")).Error(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := h.mistake(u, errorText("--to is x: want y")).Error(); got != "h.yaml:3: unit a: relay is x: want y" {
 		t.Errorf("got %s", got)

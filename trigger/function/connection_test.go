@@ -94,10 +94,18 @@ func TestAConnectionStringIsNeverShown(t *testing.T) {
 		"c2VjcmV0":            "setting has no AccountEndpoint or no AccountKey",
 		"AccountEndpoint=https://h;AccountKey=s!c2VjcmV0": "AccountKey of the setting is no base64: want the key as the portal shows it",
 		"AccountEndpoint=h;AccountKey=c2VjcmV0":           "AccountEndpoint of the setting is h: want a URL such as https://HOST:443/",
+		"AccountEndpoint=https://h:p;AccountKey=c2VjcmV0": "AccountEndpoint of the setting is https://h:p: want a URL such as https://HOST:443/",
 	} {
 		app, err := readPlain(t, `,"connection":"Shop"`, "Shop="+text)
 		if err == nil || !strings.HasPrefix(err.Error(), at+want) || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("%s: got %v, %v, want %s", text, app, err, want)
+		}
+	}
+	key := strings.Repeat("c2VjcmV0", 10) + "c2VjcmU=" // as long as that of an account
+	for _, inPlaceOfAName := range []string{key, "%" + key + "%"} {
+		app, err := readPlain(t, `,"connection":"`+inPlaceOfAName+`"`)
+		if err == nil || strings.Contains(err.Error(), "c2VjcmV0") {
+			t.Errorf("a key as the name of a setting: got %v, %v", app, err)
 		}
 	}
 	app, err := readPlain(t, "", "AzureWebJobsCosmosDB="+plainAccount+"DisableServerCertificateValidation=True;")

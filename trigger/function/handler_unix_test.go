@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -125,6 +126,16 @@ func (s *steered) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			answer = o.Answer
 		case "copy":
 			copies = append(copies, fmt.Sprintf(`{"id":%q,"city":%q}`, o.ID, o.City))
+		case "leave": // a child process that has the pipe
+			pipe, err := os.OpenFile(o.Text, os.O_WRONLY, 0)
+			if err == nil {
+				child := exec.Command("sleep", "60")
+				child.Stdout = pipe
+				err = errors.Join(child.Start(), pipe.Close())
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 		case "hold": // until somebody writes to the pipe
 			fmt.Println("holding")
 			_, _ = os.ReadFile(o.Text)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,6 +176,33 @@ func TestAProgramIsAskedToEndBeforeItIsKilled(t *testing.T) {
 	h.Close()
 	if err := h.Handler(seen(), nil).Handle(t.Context(), batch("-FF", `{}`)); !errors.Is(err, feed.ErrStopped) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// What a program has started does not go on beside the next program.
+func TestAProgramThatEndsLeavesNothingBehind(t *testing.T) {
+	h, _ := start(t, appOf(t, "good"), function.HostOptions{})
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { // until the last process that has the pipe has ended
+		_, err := os.ReadFile(pipe)
+		ended <- err
+	}()
+	err := h.Handler(seen(), nil).Handle(t.Context(), batch("-FF", `{"do":"leave","text":"`+pipe+`"}`,
+		`{"do":"exit","code":9}`))
+	if err == nil || !strings.Contains(err.Error(), "exit status 9") {
+		t.Fatalf("the batch that ends the program ends with %v", err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("a child process of the program goes on")
 	}
 }
 

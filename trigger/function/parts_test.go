@@ -196,6 +196,10 @@ func TestTheDelaysOfARetryPolicy(t *testing.T) {
 	if got := growing.delay(5000); got != growing.Most {
 		t.Errorf("delay 5000 is %v", got)
 	}
+	atOnce := &Retry{Max: -1, IsExponential: true, Most: time.Minute}
+	if a, b := atOnce.delay(2), atOnce.delay(5000); a != 0 || b != 0 {
+		t.Errorf("from zero, the delays are %v and %v", a, b)
+	}
 }
 
 // A failure has the delay of the policy until the policy is exhausted, which the log says once. Then the policy of the

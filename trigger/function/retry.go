@@ -85,7 +85,7 @@ func (r *Retry) delay(retry int) time.Duration {
 	if !r.IsExponential {
 		return r.Fixed
 	}
-	if retry <= 1 {
+	if retry <= 1 || r.Least == 0 { // the double of nothing is nothing, however often
 		return r.Least
 	}
 	factor := leastFactor + rand.Float64()*(mostFactor-leastFactor)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,34 @@ func TestAParentMayBeSlowToGiveABatchUp(t *testing.T) {
 		a.Close()
 		if err := <-a.served; err != nil { // nil only after a stop
 			t.Errorf("the program takes an orderly end for %v", err)
+		}
+	})
+}
+
+// The stop says how long the batches in hand have, and not how long the program has after them.
+func TestAParentHearsHowLongItsBatchesHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fromHost, toProgram := io.Pipe()
+		fromProgram, toHost := io.Pipe()
+		told := make(chan string, 1)
+		go func() {
+			_, _ = io.WriteString(toHost, `{"type":"hello","version":1}`+"\n")
+			all, _ := io.ReadAll(fromHost)
+			told <- string(all)
+			toHost.Close()
+		}()
+		ctx, stop := context.WithCancel(t.Context())
+		p, err := program.Attach(ctx, fromProgram, toProgram, program.WorkerOptions{
+			Grace: 5 * time.Second, Drain: 7 * time.Second, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		synctest.Wait()
+		p.Kill()
+		if got := <-told; !strings.HasSuffix(got, `{"type":"stop","seconds":7}`+"\n") {
+			t.Errorf("the program is told %s, want a stop with 7 s", got)
 		}
 	})
 }

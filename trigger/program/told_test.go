@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,62 @@ func repeatMessages(message string) {
 		fmt.Fprintln(os.Stderr, "told", told.Text())
 	}
 	os.Exit(0)
+}
+
+// repeatEvents is a program that asks for events, prints what it is told, and ends when a change is parked.
+func repeatEvents() {
+	out := os.NewFile(4, "to the host")
+	fmt.Fprintln(out, `{"type":"hello","version":1,"events":true}`)
+	told := bufio.NewScanner(os.NewFile(3, "from the host"))
+	for told.Scan() {
+		fmt.Fprintln(os.Stderr, "told", told.Text())
+		if strings.Contains(told.Text(), `"type":"parked"`) {
+			break
+		}
+	}
+	os.Exit(0)
+}
+
+// A program that is started again hears first what still holds: ready, the leases of the instance and an outage. What
+// is over it does not hear.
+func TestANewProgramHearsWhatStillHolds(t *testing.T) {
+	w, log := start(t, "hears", program.WorkerOptions{})
+	ctx, hooks := t.Context(), w.Hooks()
+	awaitLine(t, log, "the program runs")
+	began := feed.Outage{Since: time.Unix(1000, 0)}
+	hooks.Ready(ctx)
+	hooks.Acquired(ctx, feed.Lease{Token: "stays"})
+	hooks.Acquired(ctx, feed.Lease{Token: "goes"})
+	hooks.Outage(ctx, began)
+	hooks.Parked(ctx, feed.DeadLetter{ID: "first"})
+	// The letter is told after all that the new program hears first.
+	const ready, stays = `{\"type\":\"ready\"}`, `{\"type\":\"lease\",\"lease\":\"stays\",\"what\":\"acquired\"}`
+	const goes, outage = `{\"type\":\"lease\",\"lease\":\"goes\",\"what\":\"acquired\"}`, `{\"type\":\"outage\"`
+	next := func(letter string, want ...string) {
+		t.Helper()
+		awaitCount(t, log, ready, strings.Count(log.String(), "is started again")+1)
+		hooks.Parked(ctx, feed.DeadLetter{ID: letter})
+		awaitLine(t, log, `\"letter\":\"`+letter+`\"`)
+		text := log.String()
+		text = text[strings.LastIndex(text, "the program runs"):]
+		var got []string
+		for _, event := range []string{ready, goes, stays, outage} {
+			if strings.Contains(text, "told "+event) {
+				got = append(got, event)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("before the letter %s, the program hears %v, want %v", letter, got, want)
+		}
+	}
+	awaitLine(t, log, "is started again")
+	next("second", ready, goes, stays, outage)
+	ended := began
+	ended.Ended = time.Unix(1001, 0)
+	hooks.Outage(ctx, ended)
+	hooks.Released(ctx, feed.Lease{Token: "goes"}, feed.ReasonGiven)
+	awaitCount(t, log, "is started again", 2)
+	next("third", ready, stays)
 }
 
 // answerAndExit is a program that handles a batch and ends, as one does that is afraid of leaks.
@@ -50,15 +107,21 @@ func TestTheLastAnswerOfAProgramCounts(t *testing.T) {
 // awaitLine waits until a log has a text.
 func awaitLine(t *testing.T, log *lines, text string) {
 	t.Helper()
+	awaitCount(t, log, text, 1)
+}
+
+// awaitCount waits until a log has a text some times.
+func awaitCount(t *testing.T, log *lines, text string, n int) {
+	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for range 30_000 {
-		if strings.Contains(log.String(), text) {
+		if strings.Count(log.String(), text) >= n {
 			return
 		}
 		<-ticker.C
 	}
-	t.Fatalf("the log has no %s:\n%s", text, log)
+	t.Fatalf("the log has %s not %d times:\n%s", text, n, log)
 }
 
 // A program that has broken the contract may read how, before it is killed.

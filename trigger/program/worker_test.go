@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		repeatMessages(`{"type":"nothing"}`)
 	case "once":
 		answerAndExit()
+	case "hears":
+		repeatEvents()
 	case "listens":
 		repeatMessages(`{"type":"heartbeat"}`)
 	case "closes":

@@ -30,7 +30,7 @@ func TestUnitsAreRead(t *testing.T) {
 	t.Setenv("TEST_POLL", "3s")
 	t.Setenv("TEST_KEY", "c2VjcmV0")
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte("a2V5\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("a2V5\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Parse("h.yaml", fmt.Appendf(nil, `
@@ -70,6 +70,7 @@ units:
 
 func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {
 	t.Setenv("TEST_KEY", "c2VjcmV0")
+	t.Setenv("TEST_EMPTY", "")
 	for name, tt := range map[string]struct{ text, want string }{
 		"empty":       {"", "h.yaml: the file is empty: want units, a list"},
 		"no YAML":     {"units:\n  - [", "h.yaml:2: the file is not valid YAML: did not find expected node content"},
@@ -140,6 +141,10 @@ func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {
 		"no variable": {
 			"units:\n  - program: a\n    poll: ${TEST_NOTHING}",
 			"h.yaml:3: units[0].poll needs $TEST_NOTHING: the environment has no such variable",
+		},
+		"an empty secret": {
+			"units:\n  - program: a\n    account-key: ${TEST_EMPTY}",
+			"h.yaml:3: units[0].account-key is ${TEST_EMPTY}: the variable is empty: want the secret in it",
 		},
 		"no name of a variable": {
 			"units:\n  - program: a\n    poll: ${TEST-KEY}",

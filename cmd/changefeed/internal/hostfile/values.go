@@ -171,6 +171,10 @@ func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text strin
 		}
 		return value
 	})
+	if ok && isSecret && text == "" { // without the secret, requests would be unsigned, for example
+		r.blame(node.Line, "%s is %s: the variable is empty: want the secret in it", at, node.Value)
+		return "", false
+	}
 	return text, ok
 }
 

@@ -296,6 +296,39 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 	}
 }
 
+// A check finds a wrong place for dead letters also if the leases are to be made. What Run would make is no mistake.
+func TestACheckLooksForTheDeadLetters(t *testing.T) {
+	source := orders(t, "1")
+	s := settings(source, io.Discard)
+	s.Options.OnFailure.MaxAttempts = 1
+	for letters, want := range map[string]string{
+		strings.Replace(source, "#orders", "#letters", 1):    "",
+		"docstore:" + filepath.Join(t.TempDir(), "#letters"): "there is no store in it",
+		filepath.Join(t.TempDir(), "letters.ndjson"):         "",
+	} {
+		s.Letters = letters
+		i, err := New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = i.Check(t.Context())
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", letters, err, want)
+		}
+	}
+	dir, _, _ := strings.Cut(strings.TrimPrefix(source, "docstore:"), "#")
+	db, err := docstore.Open(dir, docstore.Options{MustExist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made := db.Containers(); len(made) != 1 {
+		t.Errorf("a check has made containers: there are %d, want orders alone", len(made))
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	source := orders(t, "1", "bad", "2")
 	file := filepath.Join(t.TempDir(), "letters.ndjson")

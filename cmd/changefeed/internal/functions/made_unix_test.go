@@ -1,0 +1,89 @@
+//go:build unix
+
+package functions
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/trigger/function"
+)
+
+// createIfNotExists makes the container of an output with its throughput, and the database if that is missing too.
+func TestTheContainerOfAnOutputIsMade(t *testing.T) {
+	w := newWorld(t, 2)
+	w.createLeases()
+	w.write("Seen/function.json", `{"bindings":[
+		{"type":"cosmosDBTrigger","direction":"in","name":"docs","databaseName":"shop","containerName":"orders",
+			"startFromBeginning":true},
+		{"type":"cosmosDB","direction":"out","name":"copies","databaseName":"archive","containerName":"copies",
+			"createIfNotExists":true,"partitionKey":"/id","containerThroughput":700}]}`)
+	if err := w.run(nil); err != nil {
+		t.Fatal(err)
+	}
+	copies, err := w.server.DB.Container("archive/copies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.ids(copies); !slices.Equal(got, []string{"Seen-0", "Seen-1"}) {
+		t.Errorf("copied %v", got)
+	}
+	opener := place.NewOpener(place.Settings{})
+	login := &place.Login{From: "setting CosmosDB", Endpoint: w.server.URL, Key: w.server.Key}
+	account, err := opener.Account(t.Context(), login.Address("the output", "archive", "copies"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	offers, err := account.List(t.Context(), "Offers", "offers")
+	of := func(offer []byte) bool {
+		return bytes.Contains(offer, []byte(copies.RID())) && bytes.Contains(offer, []byte(`"offerThroughput":700`))
+	}
+	if err != nil || !slices.ContainsFunc(offers, of) {
+		t.Errorf("the offers are %s, %v, want 700 for copies", offers, err)
+	}
+	if err := opener.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A managed identity is asked for by the id that the settings have. The endpoint is that of Azure App Service.
+func TestAManagedIdentityIsAskedForByItsID(t *testing.T) {
+	asked := make(chan string, 9)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.RawQuery
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"access_token":"t","expires_on":"` +
+			time.Now().Add(time.Hour).UTC().Format("1/2/2006 15:04:05 PM +00:00") + `","token_type":"Bearer"}`))
+	}))
+	t.Cleanup(endpoint.Close)
+	t.Setenv("IDENTITY_ENDPOINT", endpoint.URL)
+	t.Setenv("IDENTITY_HEADER", "secret")
+	for want, i := range map[string]function.Identity{
+		"client_id=mine":                 {ClientID: "mine"},
+		"mi_res_id=%2Fsubscriptions%2Fs": {ResourceID: "/subscriptions/s"},
+		"object_id=mine":                 {ObjectID: "mine"},
+	} {
+		i.Kind = function.IdentityManaged
+		identity, err := identityOf(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = identity.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://a/.default"}})
+		select {
+		case query := <-asked:
+			if !strings.Contains(query, want) {
+				t.Errorf("asked for %s, want %s", query, want)
+			}
+		default:
+			t.Errorf("%s: nobody was asked: %v", want, err)
+		}
+	}
+}
