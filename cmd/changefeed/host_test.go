@@ -131,6 +131,15 @@ func TestAHostStartsAFailedUnitAgain(t *testing.T) {
 	}
 }
 
+// The password of a broker is in a variable, and stays out of the log.
+func TestTheLogOfAHostHasNoPassword(t *testing.T) {
+	t.Setenv("TEST_PASSWORD", "geheim")
+	h := startHost(t, "  - {name: a, relay: 'nats://u:${TEST_PASSWORD}@127.0.0.1:1'}\n")
+	if line := h.await(h.said, "unit has failed", "nats://"); strings.Contains(line, "geheim") {
+		t.Errorf("got %s", line)
+	}
+}
+
 // A second interrupt ends the programs of all units at once.
 func TestASecondInterruptEndsAllUnits(t *testing.T) {
 	t.Parallel()

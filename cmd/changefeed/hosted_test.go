@@ -191,6 +191,9 @@ func TestAMistakeKeepsRecommendedCommands(t *testing.T) {
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
+	if got := h.mistake(u, errorText("connect to nats://u:geheim@h")).Error(); strings.Contains(got, "geheim") {
+		t.Errorf("got %s", got)
+	}
 	if got := h.mistake(u, errorText("--to is x: want y")).Error(); got != "h.yaml:3: unit a: relay is x: want y" {
 		t.Errorf("got %s", got)
 	}

@@ -70,6 +70,7 @@ units:
 
 func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {
 	t.Setenv("TEST_KEY", "c2VjcmV0")
+	t.Setenv("TEST_RAW", "/geheim")
 	for name, tt := range map[string]struct{ text, want string }{
 		"empty":       {"", "h.yaml: the file is empty: want units, a list"},
 		"no YAML":     {"units:\n  - [", "h.yaml:2: the file is not valid YAML: did not find expected node content"},
@@ -137,6 +138,10 @@ func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {
 			"units:\n  - webhook: https://u:geheim@h/p",
 			"h.yaml:2: units[0].webhook has a password, which is a secret: want ${NAME} in its place, an environment variable",
 		},
+		"password that is none of a URL": {
+			"units:\n  - webhook: https://u:${TEST_RAW}@h/p",
+			"h.yaml:2: units[0].webhook has $TEST_RAW before an @: want its value as a URL has it, with %2F for / and the like",
+		},
 		"no variable": {
 			"units:\n  - program: a\n    poll: ${TEST_NOTHING}",
 			"h.yaml:3: units[0].poll needs $TEST_NOTHING: the environment has no such variable",
@@ -152,6 +157,15 @@ func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {
 		"handler as a default": {
 			"defaults: {program: x}\nunits: [{program: a}]",
 			"h.yaml:1: defaults.program is a handler: want it in a unit",
+		},
+		"two documents": {
+			"units: [{program: a}]\n---\nunits: [{program: b}]",
+			"h.yaml:3: the file has a second document after ---: want all units in one",
+		},
+		"a device as a file": {
+			"units:\n  - program: a\n    account-key-file: " + os.DevNull,
+			"h.yaml:3: units[0].account-key-file is " + os.DevNull + ": it is a pipe or a device: want a file, which is " +
+				"read again at each SIGHUP",
 		},
 		"several": {
 			"units:\n  - {program: a, pol: 1s}\n  - {webhook: b, jobs: 1}",
