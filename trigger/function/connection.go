@@ -118,7 +118,10 @@ func isEndpoint(text string) bool {
 // hostPort returns the host and port of an endpoint, for comparisons.
 func hostPort(endpoint string) string {
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Port() != "" {
+	switch {
+	case err != nil: // refused already
+		return ""
+	case u.Port() != "":
 		return strings.ToLower(u.Host)
 	}
 	port := "443"
