@@ -161,6 +161,25 @@ func TestASecondInterruptEndsAllUnits(t *testing.T) {
 	}
 }
 
+// A second interrupt ends a program that has no batch and ignores the end of its pipe, with the processes of its own.
+func TestASecondInterruptEndsAnIdleProgram(t *testing.T) {
+	t.Parallel()
+	const idles = `[sh, -c, 'trap "" TERM; echo "{\"type\":\"hello\",\"version\":1}" >&4; ` +
+		`cat <&3 >/dev/null; echo over; sleep 60; sleep 60']`
+	h := startHost(t, "  - {name: a, from: now, drain: 20m, grace: 10m, long-lived: true, program: "+idles+"}\n")
+	h.await(h.said, "the program runs")
+	h.await(h.said, "lease acquired")
+	h.signal(syscall.SIGINT)
+	h.await(h.output, "over")
+	began := time.Now()
+	for h.signal(syscall.SIGINT); h.output.Scan(); { // until the processes have ended, which have the pipe
+	}
+	_ = h.cmd.Wait()
+	if code := h.cmd.ProcessState.ExitCode(); code != exitInterrupted || time.Since(began) > 30*time.Second {
+		t.Errorf("exit code %d after %v", code, time.Since(began))
+	}
+}
+
 // Two units of one file may make the lease container and the container for dead letters at the same time.
 func TestUnitsMakeTheirContainersTogether(t *testing.T) {
 	t.Parallel()

@@ -171,8 +171,8 @@ func (e *BreachError) Error() string {
 // maxQuote is the number of bytes of a message that an error quotes.
 const maxQuote = 200
 
-// maybeToken is in a message that may have a token, also if it is no JSON or has other names: the word, or the beginning
-// of a token of Microsoft Entra ID. The member of a hello that offers tokens is none.
+// maybeToken is in a message that may have a token, also if it is no JSON or has other names: the word, or the
+// beginning of a token of Microsoft Entra ID. The member of a hello that offers tokens is none.
 var (
 	maybeToken   = regexp.MustCompile(`(?i:token)|eyJ`)
 	offersTokens = regexp.MustCompile(`"tokens" *: *(?:true|false)`)

@@ -82,6 +82,39 @@ func (e *ending) followSignals(signals <-chan os.Signal, over <-chan struct{}) {
 	e.exit()
 }
 
+// A Closer is a handler whose program ends after the processors.
+type Closer interface {
+	Close() // waits until the program has ended
+	Kill()  // ends the program at once
+}
+
+// CloseWatched closes a handler after its processors, which follow the signals no longer. If a signal is the second one
+// of the process, the handler is killed, and exit ends the process. root is the context that the first signal ends. nil
+// for ends means [scratch.Ends].
+func CloseWatched(root context.Context, c Closer, ends []os.Signal, exit func()) {
+	signals := make(chan os.Signal, 2)
+	if ends == nil {
+		ends = scratch.Ends()
+	}
+	signal.Notify(signals, ends...)
+	var first time.Time
+	if root.Err() != nil {
+		first = time.Now() // or before
+	}
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if scratch.AwaitAgain(first, signals, over) {
+			c.Kill()
+			exit()
+		}
+	})
+	c.Close()
+	signal.Stop(signals)
+	close(over)
+	watching.Wait()
+}
+
 // reportUnfinished reports the batches that were not finished in time.
 func (e *ending) reportUnfinished() {
 	leases := e.inHand.Unfinished()
