@@ -159,7 +159,10 @@ func (h *hosting) read() (units []*hostedUnit, err error) {
 	for _, u := range inFile {
 		p, err := h.prepare(u)
 		if err != nil {
-			mistakes = append(mistakes, h.mistake(u, err))
+			if _, hasPlace := errors.AsType[*hostfile.Mistake](err); !hasPlace {
+				err = h.mistake(u, err)
+			}
+			mistakes = append(mistakes, err)
 			continue
 		}
 		unit := &hostedUnit{u, p.Name, p}
@@ -218,16 +221,17 @@ func (h *hosting) newCommand(flags unitFlags, u hostfile.Unit) (cmd *cobra.Comma
 		given := terminal.WithoutSecrets(u.Command[0])
 		return nil, nil, usage.Error{Err: fmt.Errorf("%s is %s: want %s", u.Kind, given, want)}
 	}
+	var mistakes []error
 	for _, v := range append(values, u.Values...) {
 		if v.Name == secretKey {
 			flags.unit().secret = v.Text
 			continue
 		}
 		if err := cmd.Flags().Set(v.Name, v.Text); err != nil {
-			return nil, nil, flagError(cmd, err)
+			mistakes = append(mistakes, h.mistake(u, flagError(cmd, err)))
 		}
 	}
-	return cmd, args, nil
+	return cmd, args, errors.Join(mistakes...)
 }
 
 // under gives a command a parent with a name, and with the flags of every command.

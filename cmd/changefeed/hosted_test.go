@@ -156,6 +156,31 @@ units:
 	}
 }
 
+// All values that no option can have are named, each with its line.
+func TestAllWrongValuesOfAUnitAreNamed(t *testing.T) {
+	_, err := readHost(t, `
+units:
+  - name: a
+    source: docstore:d#c
+    program: cat
+    batch-size: 1e3
+    drain: 10
+`)
+	if err == nil {
+		t.Fatal("the file is taken")
+	}
+	for _, want := range []string{
+		"host.yaml:6: unit a: batch-size is 1e3: want a whole number", "host.yaml:7: unit a: drain is 10: want a duration",
+	} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+	if lines := strings.Count(err.Error(), "\n"); lines != 1 || exitCode(t.Context(), err, true) != exitUsage {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A unit is another one if any of its values is, wherever the value stands.
 func TestAUnitHasAnotherIdentityIfAnyValueHas(t *testing.T) {
 	const same = "defaults: {source: \"docstore:d#c\", poll: 1s}\nunits: [{name: a, program: [cat, -u], weight: 2}]"
