@@ -30,28 +30,46 @@ func startHost(t *testing.T, units string) *aHost {
 	t.Helper()
 	h := &aHost{T: t, file: filepath.Join(t.TempDir(), "host.yaml"), source: importOrders(t)}
 	h.write(units)
+	h.launch()
+	return h
+}
+
+// launch starts the process.
+func (h *aHost) launch() {
+	h.Helper()
 	h.cmd = exec.Command("changefeed", "host", h.file, "-v")
 	output, err := h.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	said, err := h.cmd.StderrPipe()
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	h.output, h.said = bufio.NewScanner(output), bufio.NewScanner(said)
 	if err := h.cmd.Start(); err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
-	t.Cleanup(func() { _ = h.cmd.Process.Kill() })
-	return h
+	h.Cleanup(func() { _ = h.cmd.Process.Kill() })
 }
 
 // write writes the file of the host.
 func (h *aHost) write(units string) {
 	h.Helper()
+	h.writeAfter(units, func() {})
+}
+
+// writeAfter writes the file of the host, and calls a function when the file is open.
+func (h *aHost) writeAfter(units string, before func()) {
+	h.Helper()
+	f, err := os.OpenFile(h.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer f.Close()
+	before()
 	text := fmt.Sprintf("defaults: {source: %q, create-leases: true, poll: 50ms}\nunits:\n%s", h.source, units)
-	if err := os.WriteFile(h.file, []byte(text), 0o600); err != nil {
+	if _, err := f.WriteString(text); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -109,6 +127,28 @@ func TestAHostTakesAChangedFileOver(t *testing.T) {
 		t.Errorf("the leases: %q", story)
 	}
 	h.await(h.output, "came")
+	h.signal(syscall.SIGTERM)
+	for h.said.Scan() { // until its end
+	}
+	if err := h.cmd.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// A SIGHUP during the start ends nothing: the file is read again after the start. The file is a pipe, at which the host
+// waits.
+func TestAHostThatStartsOutlivesSIGHUP(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "host.yaml")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Skip(err)
+	}
+	h := &aHost{T: t, file: file, source: importOrders(t)}
+	h.launch()
+	h.writeAfter("  - {name: a, program: [cat]}\n", func() { h.signal(syscall.SIGHUP) })
+	h.await(h.said, "lease acquired")
+	h.write("  - {name: a, program: [cat]}\n")
+	h.await(h.said, "file is taken over")
 	h.signal(syscall.SIGTERM)
 	for h.said.Scan() { // until its end
 	}
