@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -185,12 +186,18 @@ func first(leases []string) []string {
 	return leases
 }
 
-// endingHooks end the processor when a container was deleted and made anew: no further attempt can succeed with the
-// resource ids of the old container, and the changes of the new container wait. A supervisor starts the processor
-// again.
+// isFinal reports whether no further attempt can succeed: a container was deleted and made anew, so that the resource
+// ids of the old one mean nothing and the changes of the new one wait; or the disk of a store has failed, and the
+// store refuses everything until it is opened again.
+func isFinal(err error) bool {
+	isOver := errors.Is(err, docstore.ErrFailed) || errors.Is(err, docstore.ErrClosed)
+	return isOver || errors.Is(err, cosmos.ErrMadeAnew)
+}
+
+// endingHooks end the processor at an error that is final. A supervisor starts the processor again.
 func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
 	return changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
-		if errors.Is(err, cosmos.ErrMadeAnew) {
+		if isFinal(err) {
 			end(err)
 		}
 	}}

@@ -56,6 +56,25 @@ func TestAllPathsOfADirectoryShareItsOpening(t *testing.T) {
 	}
 }
 
+// A store whose disk has failed, or that was closed, refuses everything: who opens it again gets another one.
+func TestAStoreThatIsOverIsOpenedAgain(t *testing.T) {
+	o := NewOpener(Settings{})
+	a := Address{Dir: t.TempDir(), Database: docstore.DefaultDatabase, Container: "orders"}
+	wanted := Wanted{Spec: docstore.ContainerSpec{Paths: []string{"/id"}}, Given: func(string) bool { return false }}
+	if _, err := o.Make(t.Context(), a, wanted); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.stores.byDir[directory(a.Dir)].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Open(t.Context(), a); err != nil {
+		t.Error(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whoever mends the wrong flag would get the wrong store.
 func TestAWrongDefinitionLeavesNoStoreBehind(t *testing.T) {
 	o := NewOpener(Settings{})

@@ -188,7 +188,12 @@ func (o *Opener) openStore(a Address, options docstore.Options) (*docstore.DB, e
 	o.stores.mu.Lock() // others wait, because they may want the same store
 	defer o.stores.mu.Unlock()
 	if db := o.stores.byDir[dir]; db != nil {
-		return db, nil
+		_, err := db.Container(a.Name())
+		if !errors.Is(err, docstore.ErrFailed) && !errors.Is(err, docstore.ErrClosed) {
+			return db, nil
+		}
+		_ = db.Close() // its users have been told that the disk has failed, and open it again as this one does
+		delete(o.stores.byDir, dir)
 	}
 	db, err := docstore.Open(filepath.Clean(a.Dir), options)
 	if err != nil {
