@@ -50,6 +50,8 @@ file with a mistake changes nothing. SIGTERM or Ctrl-C ends all units, as it end
 
 // run runs the units until they are stopped, or until all have ended by themselves.
 func (o *hostOptions) run(cmd *cobra.Command, path string) (err error) {
+	hangups := followHangups() // a SIGHUP during the start is for the units, too
+	defer signal.Stop(hangups)
 	stores := place.NewOpener(place.Settings{})
 	defer func() { err = cmp.Or(err, stores.Close()) }()
 	h := newHosting(cmd, path, o.report.Form, stores)
@@ -66,22 +68,28 @@ func (o *hostOptions) run(cmd *cobra.Command, path string) (err error) {
 	log := slog.New(logHandler(cmd, o.report, slog.LevelWarn))
 	running := fleet.New(log)
 	running.Exchange(ctx, h.members(units))
-	defer h.reloadAtHangup(ctx, running, log)()
+	defer h.reloadAt(ctx, hangups, running, log)()
 	if err = running.Wait(); errors.Is(context.Cause(ctx), syscall.EPIPE) && err == nil {
 		return errUnread
 	}
 	return err
 }
 
-// reloadAtHangup reads the file again at each SIGHUP, until the caller calls stop. If the process is to ignore SIGHUP,
+// followHangups returns the signals SIGHUP from now on, which end other commands. If the process is to ignore SIGHUP,
 // as under nohup, this stays so.
-func (h *hosting) reloadAtHangup(ctx context.Context, running *fleet.Fleet, log *slog.Logger) (stop func()) {
-	if signal.Ignored(syscall.SIGHUP) {
-		return func() {}
-	}
+func followHangups() chan os.Signal {
 	hangups := make(chan os.Signal, 1)
-	signal.Reset(syscall.SIGHUP) // it ends other commands
-	signal.Notify(hangups, syscall.SIGHUP)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Reset(syscall.SIGHUP)
+		signal.Notify(hangups, syscall.SIGHUP)
+	}
+	return hangups
+}
+
+// reloadAt reads the file again at each signal, until the caller calls stop.
+func (h *hosting) reloadAt(ctx context.Context, hangups <-chan os.Signal, running *fleet.Fleet, log *slog.Logger) (
+	stop func(),
+) {
 	over := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
@@ -95,7 +103,6 @@ func (h *hosting) reloadAtHangup(ctx context.Context, running *fleet.Fleet, log 
 		}
 	})
 	return func() {
-		signal.Stop(hangups)
 		close(over)
 		waiting.Wait()
 	}

@@ -30,28 +30,46 @@ func startHost(t *testing.T, units string) *aHost {
 	t.Helper()
 	h := &aHost{T: t, file: filepath.Join(t.TempDir(), "host.yaml"), source: importOrders(t)}
 	h.write(units)
+	h.launch()
+	return h
+}
+
+// launch starts the process.
+func (h *aHost) launch() {
+	h.Helper()
 	h.cmd = exec.Command("changefeed", "host", h.file, "-v")
 	output, err := h.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	said, err := h.cmd.StderrPipe()
 	if err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
 	h.output, h.said = bufio.NewScanner(output), bufio.NewScanner(said)
 	if err := h.cmd.Start(); err != nil {
-		t.Fatal(err)
+		h.Fatal(err)
 	}
-	t.Cleanup(func() { _ = h.cmd.Process.Kill() })
-	return h
+	h.Cleanup(func() { _ = h.cmd.Process.Kill() })
 }
 
 // write writes the file of the host.
 func (h *aHost) write(units string) {
 	h.Helper()
+	h.writeAfter(units, func() {})
+}
+
+// writeAfter writes the file of the host, and calls a function when the file is open.
+func (h *aHost) writeAfter(units string, before func()) {
+	h.Helper()
+	f, err := os.OpenFile(h.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer f.Close()
+	before()
 	text := fmt.Sprintf("defaults: {source: %q, create-leases: true, poll: 50ms}\nunits:\n%s", h.source, units)
-	if err := os.WriteFile(h.file, []byte(text), 0o600); err != nil {
+	if _, err := f.WriteString(text); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -123,6 +141,28 @@ func TestAHostTakesAChangedFileOver(t *testing.T) {
 	}
 }
 
+// A SIGHUP during the start ends nothing: the file is read again after the start. The file is a pipe, at which the host
+// waits.
+func TestAHostThatStartsOutlivesSIGHUP(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "host.yaml")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Skip(err)
+	}
+	h := &aHost{T: t, file: file, source: importOrders(t)}
+	h.launch()
+	h.writeAfter("  - {name: a, program: [cat]}\n", func() { h.signal(syscall.SIGHUP) })
+	h.await(h.said, "lease acquired")
+	h.write("  - {name: a, program: [cat]}\n")
+	h.await(h.said, "file is taken over")
+	h.signal(syscall.SIGTERM)
+	for h.said.Scan() { // until its end
+	}
+	if err := h.cmd.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
 // A unit that fails is started again, while the others go on.
 func TestAHostStartsAFailedUnitAgain(t *testing.T) {
 	t.Parallel()
@@ -134,6 +174,15 @@ func TestAHostStartsAFailedUnitAgain(t *testing.T) {
 	line := h.await(h.said, "lease released")
 	if !strings.Contains(line, "name=good") {
 		t.Errorf("at the end: %s", line)
+	}
+}
+
+// The password of a broker is in a variable, and stays out of the log.
+func TestTheLogOfAHostHasNoPassword(t *testing.T) {
+	t.Setenv("TEST_PASSWORD", "geheim")
+	h := startHost(t, "  - {name: a, relay: 'nats://u:${TEST_PASSWORD}@127.0.0.1:1'}\n")
+	if line := h.await(h.said, "unit has failed", "nats://"); strings.Contains(line, "geheim") {
+		t.Errorf("got %s", line)
 	}
 }
 
@@ -154,6 +203,25 @@ func TestASecondInterruptEndsAllUnits(t *testing.T) {
 	}
 	_ = h.cmd.Wait()
 	if code := h.cmd.ProcessState.ExitCode(); code != exitInterrupted || time.Since(began) > time.Minute {
+		t.Errorf("exit code %d after %v", code, time.Since(began))
+	}
+}
+
+// A second interrupt ends a program that has no batch and ignores the end of its pipe, with the processes of its own.
+func TestASecondInterruptEndsAnIdleProgram(t *testing.T) {
+	t.Parallel()
+	const idles = `[sh, -c, 'trap "" TERM; echo "{\"type\":\"hello\",\"version\":1}" >&4; ` +
+		`cat <&3 >/dev/null; echo over; sleep 60; sleep 60']`
+	h := startHost(t, "  - {name: a, from: now, drain: 20m, grace: 10m, long-lived: true, program: "+idles+"}\n")
+	h.await(h.said, "the program runs")
+	h.await(h.said, "lease acquired")
+	h.signal(syscall.SIGINT)
+	h.await(h.output, "over")
+	began := time.Now()
+	for h.signal(syscall.SIGINT); h.output.Scan(); { // until the processes have ended, which have the pipe
+	}
+	_ = h.cmd.Wait()
+	if code := h.cmd.ProcessState.ExitCode(); code != exitInterrupted || time.Since(began) > 30*time.Second {
 		t.Errorf("exit code %d after %v", code, time.Since(began))
 	}
 }

@@ -281,7 +281,7 @@ func (h *hosting) mistakes(u hostfile.Unit, err error) (all []error) {
 // mistake returns an error of a unit with its place in the file: the line of the option that the error names first.
 func (h *hosting) mistake(u hostfile.Unit, err error) error {
 	line := u.Line
-	text := place.Plain(err)
+	text := terminal.WithoutSecrets(place.Plain(err))
 	for _, found := range flagInText.FindAllStringSubmatch(text, -1) {
 		if at := u.LineOf(found[1]); at != u.Line {
 			line = at

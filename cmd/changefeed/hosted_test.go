@@ -156,6 +156,31 @@ units:
 	}
 }
 
+// All values that no option can have are named, each with its line.
+func TestAllWrongValuesOfAUnitAreNamed(t *testing.T) {
+	_, err := readHost(t, `
+units:
+  - name: a
+    source: docstore:d#c
+    program: cat
+    batch-size: 1e3
+    drain: 10
+`)
+	if err == nil {
+		t.Fatal("the file is taken")
+	}
+	for _, want := range []string{
+		"host.yaml:6: unit a: batch-size is 1e3: want a whole number", "host.yaml:7: unit a: drain is 10: want a duration",
+	} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+	if lines := strings.Count(err.Error(), "\n"); lines != 1 || exitCode(t.Context(), err, true) != exitUsage {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A unit is another one if any of its values is, wherever the value stands.
 func TestAUnitHasAnotherIdentityIfAnyValueHas(t *testing.T) {
 	const same = "defaults: {source: \"docstore:d#c\", poll: 1s}\nunits: [{name: a, program: [cat, -u], weight: 2}]"
@@ -235,6 +260,9 @@ func TestAMistakeKeepsRecommendedCommands(t *testing.T) {
 	want = "h.yaml:5: unit a: from is now: want none beside drain"
 	if got := h.mistake(u, errorText("--from is now: want none beside --drain")).Error(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := h.mistake(u, errorText("connect to nats://u:geheim@h")).Error(); strings.Contains(got, "geheim") {
+		t.Errorf("got %s", got)
 	}
 	if got := h.mistake(u, errorText("--to is x: want y")).Error(); got != "h.yaml:3: unit a: relay is x: want y" {
 		t.Errorf("got %s", got)

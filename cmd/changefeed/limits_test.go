@@ -46,6 +46,21 @@ func TestThereIsNoGraceForAParentProcess(t *testing.T) {
 	}
 }
 
+// A receiver of requests is not killed either, and its unit has no --grace in the file of a host.
+func TestThereIsNoGraceForAReceiver(t *testing.T) {
+	for command, want := range map[string]bool{"http://127.0.0.1:1/orders": true, "cat": false} {
+		o := &runOptions{}
+		cmd := o.command()
+		under("changefeed", cmd)
+		if err := cmd.ParseFlags(strings.Fields("--source docstore:d#c --name n --drain 1s")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.prepare(cmd, []string{command}); (err == nil) != want {
+			t.Errorf("a drain of 1s beside the default grace of 5s, with %s: %v", command, err)
+		}
+	}
+}
+
 // A drain that is no time is named itself, and not the grace, which has its default.
 func TestADrainThatIsNoTimeIsNamed(t *testing.T) {
 	for _, drain := range []time.Duration{0, -time.Second} {

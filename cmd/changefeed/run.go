@@ -38,6 +38,7 @@ type runOptions struct {
 	grace     time.Duration
 	longLived bool // one program for all batches
 	stdio     bool // the program is the parent process
+	toURL     bool // the handler is a receiver of requests
 	tokens    bool // the parent process gives tokens of its identity
 	post      choice
 }
@@ -134,6 +135,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 // prepare implements [unitFlags].
 func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, error) {
 	untilStdin, _ := cmd.Flags().GetBool(untilStdinName)
+	o.toURL = isURL(args)
 	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin), o.checkWebhook(cmd, args)); err != nil {
 		return nil, err
 	}
@@ -188,9 +190,9 @@ func (o *runOptions) checkFlags() error {
 	if o.Options.Drain <= 0 {
 		return usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
 	}
-	// A later kill would come when the processor has given the handler up already. A parent process is never
-	// killed.
-	if !o.stdio && (o.grace <= 0 || o.grace >= o.Options.Drain) {
+	// A later kill would come when the processor has given the handler up already. A parent process and a receiver
+	// of requests are never killed.
+	if !o.stdio && !o.toURL && (o.grace <= 0 || o.grace >= o.Options.Drain) {
 		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
 			o.Options.Drain))
 	}

@@ -58,7 +58,7 @@ func (o *runOptions) workerRunner(cmd *cobra.Command, i *instance.Instance, comm
 	return func(ctx context.Context) error {
 		ctx, end = context.WithCancelCause(ctx)
 		defer end(nil)
-		defer worker.Close()
+		defer instance.CloseWatched(cmd.Context(), worker, i.Signals, i.Exit)
 		return inOrder(ctx, i.Run(ctx, func(*place.Container) (instance.Handler, error) {
 			i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, worker.Hooks())
 			worker.Start(ctx)

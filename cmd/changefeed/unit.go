@@ -114,9 +114,24 @@ func logHandler(cmd *cobra.Command, r *report.Report, level slog.Level) slog.Han
 	case n == 1:
 		level = slog.LevelInfo
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutSecrets}
 	if r.Form == report.JSON {
 		return slog.NewJSONHandler(cmd.ErrOrStderr(), options)
 	}
 	return slog.NewTextHandler(cmd.ErrOrStderr(), options)
+}
+
+// withoutSecrets takes passwords and the like out of what a line of the log has beside its message, such as an error
+// with the address of a broker. The message itself may be a line of the user's program.
+func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.MessageKey {
+		return a
+	}
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(terminal.WithoutSecrets(v))
+	case error:
+		a.Value = slog.StringValue(terminal.WithoutSecrets(v.Error()))
+	}
+	return a
 }

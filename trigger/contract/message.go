@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -170,6 +171,13 @@ func (e *BreachError) Error() string {
 // maxQuote is the number of bytes of a message that an error quotes.
 const maxQuote = 200
 
+// maybeToken is in a message that may have a token, also if it is no JSON or has other names: the word, or the
+// beginning of a token of Microsoft Entra ID. The member of a hello that offers tokens is none.
+var (
+	maybeToken   = regexp.MustCompile(`(?i:token)|eyJ`)
+	offersTokens = regexp.MustCompile(`"tokens" *: *(?:true|false)`)
+)
+
 // breach returns the error of a message.
 func breach(message []byte, reason string, args ...any) *BreachError {
 	message = bytes.TrimSpace(message)
@@ -177,7 +185,7 @@ func breach(message []byte, reason string, args ...any) *BreachError {
 	if len(message) > maxQuote {
 		text += "…"
 	}
-	if bytes.Contains(message, []byte(`"token"`)) { // the text may come into a log
+	if maybeToken.Match(offersTokens.ReplaceAll(message, nil)) { // the text may come into a log
 		text = "with a token"
 	}
 	return &BreachError{string(bytes.ToValidUTF8([]byte(text), []byte("�"))), fmt.Sprintf(reason, args...)}

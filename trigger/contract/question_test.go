@@ -287,6 +287,10 @@ func TestAWrongQuestionBreaksTheContract(t *testing.T) {
 		`{"type":"token","id":9,"token":"geheim"}`:   "has not asked for the token 9",
 		`{"type":"token","token":"geheim","id":"x"}`: "id is a JSON string",
 		`{"token":"geheim"`:                          "want a JSON object",
+		`{'type': 'token', 'token': 'geheim'}`:       "want a JSON object",
+		`{"type":"Token","accessToken":"geheim"}`:    `type is "Token"`,
+		`eyJgeheim`: "want a JSON object",
+		`{"type":"hello","version":1,"tokens":true}`: `a second hello, in the message {"type":"hello"`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fromHost, toProgram := io.Pipe()

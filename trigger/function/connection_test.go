@@ -69,7 +69,8 @@ func TestAnIdentityIsReadOrRefused(t *testing.T) {
 		"credential=managedidentity clientId=c managedIdentityObjectId=o": "Shop__clientId, managedIdentityResourceId and managedIdentityObjectId: want one of them",
 		"certificate=my":       "the setting Shop__certificate is not known here: want one of accountEndpoint,",
 		"accountEndpoint=acct": "Shop__accountEndpoint is acct: want a URL such as https://HOST:443/",
-		"accountEndpoint=":     "want a setting Shop__accountEndpoint, or a connection string",
+		"accountEndpoint=AccountEndpoint=https://h/;AccountKey=sesame": "Shop__accountEndpoint is a text that may have a secret",
+		"accountEndpoint=": "want a setting Shop__accountEndpoint, or a connection string",
 	} {
 		app, err := readPlain(t, `,"connection":"Shop"`, identity(endpoint, settings)...)
 		if err == nil || !strings.HasPrefix(err.Error(), at+want) || strings.Contains(err.Error(), "sesame") {
@@ -123,13 +124,14 @@ func TestAConnectionStringIsNeverShown(t *testing.T) {
 func TestLocalSettingsAreThoseOfADevelopersMachine(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"IsEncrypted":true}`:       "local.settings.json: IsEncrypted is true: want the values in plain text",
-		`{"Values":{"A":{"b":"c"}}}`: `local.settings.json: Values.A is {"b":"c"}: want a text`,
+		`{"Values":{"A":{"b":"c"}}}`: `local.settings.json: Values.A is another kind of value: want a text`,
+		`{"Values":["sesame"]}`:      `local.settings.json: Values is another kind of value: want an object`,
 		`{"Values":`:                 "local.settings.json: line 1: it is no JSON",
 	} {
 		_, err := readFiles(t, map[string]string{
 			"local.settings.json": text, "Seen/function.json": function(plainTrigger),
 		})
-		if err == nil || !strings.HasPrefix(err.Error(), want) {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}

@@ -169,6 +169,9 @@ func TestEachOptionOfATriggerIsObeyed(t *testing.T) {
 		`"startFromTime":"2026-11-22T04:06:09Z"`: func(d *Trigger) {
 			d.FromTime = time.Date(2026, 11, 22, 4, 6, 9, 0, time.UTC)
 		},
+		`"startFromTime":"0001-01-01T00:00:00Z"`: func(d *Trigger) {
+			d.FromBeginning = true
+		},
 		`"startFromTime":"%Since%"`: func(d *Trigger) {
 			d.FromTime = time.Date(2026, 11, 22, 2, 6, 9, 123456700, time.UTC)
 		},

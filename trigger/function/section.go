@@ -79,6 +79,10 @@ func (s *section) at(name string) string { return s.file + ": " + s.pathOf(name)
 
 // wrong refuses the value of a member.
 func (s *section) wrong(name string, value json.RawMessage, want string) {
+	if s.file == localSettings { // any value may be a secret
+		s.r.refuse("%s is another kind of value: want %s", s.at(name), want)
+		return
+	}
 	s.r.refuse("%s is %s: want %s", s.at(name), shown(string(value)), want)
 }
 

@@ -95,6 +95,7 @@ func (s *section) start(t *Trigger) {
 			s.r.refuse("%s is %s: want a time with its zone, such as 2026-11-22T04:06:09Z or 2026-11-22T05:06:09+01:00",
 				s.at("startFromTime"), shown(text))
 		}
+		t.FromBeginning = t.FromBeginning || ok && t.FromTime.IsZero() // .NET's way to say the beginning
 	}
 	mode, ok := s.text("changeFeedMode")
 	switch {

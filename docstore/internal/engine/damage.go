@@ -30,8 +30,8 @@ func (e unusableError) Unwrap() error { return e.error }
 func openError(err error) error {
 	text := err.Error()
 	switch {
-	case strings.Contains(text, "lock held by current process"):
-		return fmt.Errorf("%w: it is open in this process already", ErrInUse)
+	case errors.Is(err, errHeldHere), strings.Contains(text, "lock held by current process"):
+		return errHeldHere
 	case strings.Contains(text, "resource temporarily unavailable"):
 		return fmt.Errorf("%w: it is open in another process", ErrInUse)
 	case errors.Is(err, ErrFormat):

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -43,16 +46,52 @@ func (fs ownerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 // MkdirAll creates a directory and its parents.
 func (fs ownerFS) MkdirAll(dir string, _ os.FileMode) error { return fs.FS.MkdirAll(dir, ownerDir) }
 
-// Lock creates and locks a file.
+// locks are the lock files that this process has open. The library knows them by their paths only, and the lock of the
+// system is one of the process: it does not keep the process from a second opening by another path, and the end of the
+// second opening would end the lock of the first.
+var locks struct {
+	mu   sync.Mutex
+	held []*lock
+}
+
+// lock is a lock file that this process has open.
+type lock struct {
+	io.Closer
+	info os.FileInfo
+}
+
+// Close ends the lock.
+func (l *lock) Close() error {
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
+	locks.held = slices.DeleteFunc(locks.held, func(held *lock) bool { return held == l })
+	return l.Closer.Close()
+}
+
+// errHeldHere means that this process has the lock of a directory.
+var errHeldHere = fmt.Errorf("%w: it is open in this process already", ErrInUse)
+
+// Lock creates and locks a file, unless this process has locked it, by whatever path.
 func (fs ownerFS) Lock(name string) (io.Closer, error) {
-	lock, err := fs.FS.Lock(name)
-	if err == nil {
-		err = closed(name)
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
+	isSame := func(info os.FileInfo) func(*lock) bool {
+		return func(held *lock) bool { return os.SameFile(held.info, info) }
 	}
-	if err != nil && lock != nil {
-		return nil, errors.Join(err, lock.Close())
+	if info, err := os.Stat(name); err == nil && slices.ContainsFunc(locks.held, isSame(info)) {
+		return nil, errHeldHere
 	}
-	return lock, err
+	taken, err := fs.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(name)
+	if err = cmp.Or(err, closed(name)); err != nil {
+		return nil, errors.Join(err, taken.Close())
+	}
+	l := &lock{taken, info}
+	locks.held = append(locks.held, l)
+	return l, nil
 }
 
 // closed removes the permissions of others from a file.

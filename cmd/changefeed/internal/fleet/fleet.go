@@ -111,11 +111,26 @@ func (f *Fleet) start(ctx context.Context, m Member) {
 	r.life.Go(func() {
 		defer end(nil)
 		err := f.keepRunning(ctx, m)
+		if ctx.Err() == nil {
+			f.sayOver(m, err)
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		r.ended, r.err = true, err
 		f.announce()
 	})
+}
+
+// sayOver says that a unit has ended by itself. Wait returns its error too, but only when the others have ended.
+func (f *Fleet) sayOver(m Member, err error) {
+	switch {
+	case err != nil:
+		f.log.Error("unit has ended with an error, and is not started again", "unit", m.Name, "error", err)
+	case m.Once:
+		f.log.Info("unit is over: all its changes are handled", "unit", m.Name)
+	default:
+		f.log.Warn("unit has ended, as its program has asked, and is not started again", "unit", m.Name)
+	}
 }
 
 // keepRunning runs a unit, again and again, until ctx ends or the unit has ended for good.

@@ -1,10 +1,12 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -134,16 +136,24 @@ func TestAUnitThatEndsByItselfIsOver(t *testing.T) {
 				return err
 			}}
 		}
-		members := []Member{once("good", nil), once("bad", errors.New("left"))}
-		f := quiet()
+		asks := once("asks", nil)
+		asks.Once = false
+		members := []Member{once("good", nil), once("bad", errors.New("left")), asks}
+		var log bytes.Buffer
+		f := New(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 		f.Exchange(t.Context(), members)
 		_ = f.Wait()
 		f.Exchange(t.Context(), members)
 		if err := f.Wait(); err == nil || err.Error() != "left" {
 			t.Errorf("ended with %v", err)
 		}
-		if runs["good"] != 1 || runs["bad"] != 1 {
+		if runs["good"] != 1 || runs["bad"] != 1 || runs["asks"] != 1 {
 			t.Errorf("runs %v, want one each", runs)
+		}
+		for _, said := range []string{"unit=bad error=left", "as its program has asked, and is not started again\" unit=asks"} {
+			if strings.Count(log.String(), said) != 1 {
+				t.Errorf("the log has not %q, or not once: %s", said, &log)
+			}
 		}
 	})
 }

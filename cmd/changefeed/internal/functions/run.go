@@ -81,7 +81,7 @@ func Run(ctx context.Context, app *function.App, s Settings) (err error) {
 		return err
 	}
 	host.Start(ctx)
-	defer host.Close()
+	defer instance.CloseWatched(ctx, host, nil, s.Exit)
 	outer := ctx
 	ctx, end := context.WithCancel(ctx)
 	defer end()

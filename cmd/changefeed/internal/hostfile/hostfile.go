@@ -16,8 +16,10 @@
 package hostfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -149,13 +151,8 @@ func (r *reader) blame(line int, format string, args ...any) {
 
 // readDocument reads the whole file.
 func (r *reader) readDocument(text []byte) (units []Unit) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		r.blameSyntax(err)
-		return nil
-	}
-	if len(document.Content) == 0 {
-		r.blame(0, "the file is empty: want units, a list")
+	document, ok := r.readNodes(text)
+	if !ok {
 		return nil
 	}
 	var defaults []Value
@@ -192,6 +189,27 @@ func (r *reader) readDocument(text []byte) (units []Unit) {
 		}
 	}
 	return units
+}
+
+// readNodes reads the one document of a file.
+func (r *reader) readNodes(text []byte) (document yaml.Node, ok bool) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	err := d.Decode(&document)
+	var second yaml.Node
+	if err == nil {
+		err = d.Decode(&second)
+	}
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		r.blameSyntax(err)
+	case len(document.Content) == 0:
+		r.blame(0, "the file is empty: want units, a list")
+	case len(second.Content) > 0:
+		r.blame(second.Content[0].Line, "the file has a second document after ---: want all units in one")
+	default:
+		return document, true
+	}
+	return document, false
 }
 
 // blameSyntax adds a mistake for each line that is no YAML.

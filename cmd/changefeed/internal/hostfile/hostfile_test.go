@@ -68,115 +68,132 @@ units:
 	}
 }
 
+// mistakes are files, and the error about each of them.
+var mistakes = map[string]struct{ text, want string }{
+	"empty":       {"", "h.yaml: the file is empty: want units, a list"},
+	"no YAML":     {"units:\n  - [", "h.yaml:2: the file is not valid YAML: did not find expected node content"},
+	"a list":      {"- a", "h.yaml:1: the file is a list: want keys with values"},
+	"no units":    {"defaults: {poll: 1s}", "h.yaml: units is missing: want a list of units"},
+	"units empty": {"units: []", "h.yaml:1: units is an empty list: want a list of units"},
+	"units text":  {"units: all", "h.yaml:1: units is all: want a list of units"},
+	"top key":     {"unit: []", "h.yaml:1: unit is unknown: want defaults or units"},
+	"no handler":  {"units:\n  - name: a", "h.yaml:2: units[0] has no handler: want one of program, webhook"},
+	"misspelled handler": {
+		"units:\n  - name: a\n    programm: x",
+		"h.yaml:2: units[0] has no handler: programm in line 3 is unknown: do you mean program?",
+	},
+	"two handlers": {
+		"units:\n  - program: a\n    webhook: b",
+		"h.yaml:2: units[0] has several handlers, program and webhook: want one of program, webhook",
+	},
+	"unknown key": {
+		"units:\n  - program: a\n    pol: 1s", "h.yaml:3: units[0].pol is unknown: do you mean poll?",
+	},
+	"a flag": {
+		"units:\n  - program: a\n    --poll: 1s", "h.yaml:3: units[0].--poll is unknown: do you mean poll?",
+	},
+	"nothing like it": {
+		"units:\n  - program: a\n    zzzzzzz: 1s",
+		"h.yaml:3: units[0].zzzzzzz is unknown: want the name of a flag without the dashes",
+	},
+	"of another handler": {
+		"units:\n  - program: a\n    post: lines",
+		"h.yaml:3: units[0].post does not fit the handler of this unit: leave it out",
+	},
+	"twice":      {"units:\n  - program: a\n    poll: 1s\n    poll: 2s", "h.yaml:4: units[0].poll is there twice: want it once"},
+	"null":       {"units:\n  - program: a\n    poll:", "h.yaml:3: units[0].poll is empty: want a value"},
+	"a mapping":  {"units:\n  - program: a\n    poll: {a: b}", "h.yaml:3: units[0].poll is a mapping: want a value"},
+	"list":       {"units:\n  - program: a\n    poll: [1s]", "h.yaml:3: units[0].poll is a list: want a value"},
+	"no program": {"units:\n  - program:", "h.yaml:2: units[0].program is empty: want a value"},
+	"empty program": {
+		"units:\n  - program: []",
+		"h.yaml:2: units[0].program is an empty list: want a program, or a list of a program and its arguments",
+	},
+	"list of URLs": {"units:\n  - webhook: [a]", "h.yaml:2: units[0].webhook is a list: want a value"},
+	"merge": {
+		"units:\n  - &a {program: x}\n  - <<: *a\n    poll: 1s",
+		"h.yaml:3: units[1] has a key that is <<: want a name; what units share stands in defaults",
+	},
+	"a secret": {
+		"units:\n  - program: a\n    account-key: geheim",
+		"h.yaml:3: units[0].account-key is a secret: want ${NAME}, an environment variable, or account-key-file, " +
+			"the path of a file",
+	},
+	"half a secret": {
+		"units:\n  - program: a\n    account-key: geheim${TEST_KEY}",
+		"h.yaml:3: units[0].account-key is a secret: want ${NAME}, an environment variable, or account-key-file, " +
+			"the path of a file",
+	},
+	"secret twice": {
+		"units:\n  - program: a\n    account-key: ${TEST_KEY}\n    account-key-file: f",
+		"h.yaml:4: units[0].account-key and account-key-file are both there: want one of them",
+	},
+	"no file": {
+		"units:\n  - program: a\n    account-key-file: /nowhere/key",
+		"h.yaml:3: units[0].account-key-file is /nowhere/key: no such file or directory",
+	},
+	"password": {
+		"units:\n  - webhook: https://u:geheim@h/p",
+		"h.yaml:2: units[0].webhook has a password, which is a secret: want ${NAME} in its place, an environment variable",
+	},
+	"password that is none of a URL": {
+		"units:\n  - webhook: https://u:${TEST_RAW}@h/p",
+		"h.yaml:2: units[0].webhook has $TEST_RAW before an @: want its value as a URL has it, with %2F for / and the like",
+	},
+	"no variable": {
+		"units:\n  - program: a\n    poll: ${TEST_NOTHING}",
+		"h.yaml:3: units[0].poll needs $TEST_NOTHING: the environment has no such variable",
+	},
+	"an empty secret": {
+		"units:\n  - program: a\n    account-key: ${TEST_EMPTY}",
+		"h.yaml:3: units[0].account-key is ${TEST_EMPTY}: the variable is empty: want the secret in it",
+	},
+	"no name of a variable": {
+		"units:\n  - program: a\n    poll: ${TEST-KEY}",
+		"h.yaml:3: units[0].poll has ${TEST-KEY}: want ${NAME} for an environment variable, or $$ for a dollar",
+	},
+	"default for nobody": {
+		"defaults: {post: lines}\nunits: [{program: a}]",
+		"h.yaml:1: defaults.post is for no unit: want it in the units that it is for",
+	},
+	"handler as a default": {
+		"defaults: {program: x}\nunits: [{program: a}]",
+		"h.yaml:1: defaults.program is a handler: want it in a unit",
+	},
+	"flag of a handler": {
+		"defaults: {url: x}\nunits: [{program: a}]",
+		"h.yaml:1: defaults.url is unknown: want the key webhook of a unit in its place",
+	},
+	"argument with a colon": {
+		"units:\n  - program: [echo, a: b]",
+		"h.yaml:2: units[0].program[1] is a mapping: want a text, in quotes if it has a colon and a blank",
+	},
+	"tab": {
+		"units:\n\t- program: a",
+		"h.yaml:2: the file is not valid YAML: found character that cannot start any token: " +
+			"want spaces before a key, and quotes around a text that begins with @ or `",
+	},
+	"two documents": {
+		"units: [{program: a}]\n---\nunits: [{program: b}]",
+		"h.yaml:3: the file has a second document after ---: want all units in one",
+	},
+	"a device as a file": {
+		"units:\n  - program: a\n    account-key-file: " + os.DevNull,
+		"h.yaml:3: units[0].account-key-file is " + os.DevNull + ": it is a pipe or a device: want a file, which is " +
+			"read again at each SIGHUP",
+	},
+	"several": {
+		"units:\n  - {program: a, pol: 1s}\n  - {webhook: b, jobs: 1}",
+		"h.yaml:2: units[0].pol is unknown: do you mean poll?\n" +
+			"h.yaml:3: units[1].jobs is unknown: want the name of a flag without the dashes",
+	},
+}
+
 func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {
 	t.Setenv("TEST_KEY", "c2VjcmV0")
 	t.Setenv("TEST_EMPTY", "")
-	for name, tt := range map[string]struct{ text, want string }{
-		"empty":       {"", "h.yaml: the file is empty: want units, a list"},
-		"no YAML":     {"units:\n  - [", "h.yaml:2: the file is not valid YAML: did not find expected node content"},
-		"a list":      {"- a", "h.yaml:1: the file is a list: want keys with values"},
-		"no units":    {"defaults: {poll: 1s}", "h.yaml: units is missing: want a list of units"},
-		"units empty": {"units: []", "h.yaml:1: units is an empty list: want a list of units"},
-		"units text":  {"units: all", "h.yaml:1: units is all: want a list of units"},
-		"top key":     {"unit: []", "h.yaml:1: unit is unknown: want defaults or units"},
-		"no handler":  {"units:\n  - name: a", "h.yaml:2: units[0] has no handler: want one of program, webhook"},
-		"misspelled handler": {
-			"units:\n  - name: a\n    programm: x",
-			"h.yaml:2: units[0] has no handler: programm in line 3 is unknown: do you mean program?",
-		},
-		"two handlers": {
-			"units:\n  - program: a\n    webhook: b",
-			"h.yaml:2: units[0] has several handlers, program and webhook: want one of program, webhook",
-		},
-		"unknown key": {
-			"units:\n  - program: a\n    pol: 1s", "h.yaml:3: units[0].pol is unknown: do you mean poll?",
-		},
-		"a flag": {
-			"units:\n  - program: a\n    --poll: 1s", "h.yaml:3: units[0].--poll is unknown: do you mean poll?",
-		},
-		"nothing like it": {
-			"units:\n  - program: a\n    zzzzzzz: 1s",
-			"h.yaml:3: units[0].zzzzzzz is unknown: want the name of a flag without the dashes",
-		},
-		"of another handler": {
-			"units:\n  - program: a\n    post: lines",
-			"h.yaml:3: units[0].post does not fit the handler of this unit: leave it out",
-		},
-		"twice":      {"units:\n  - program: a\n    poll: 1s\n    poll: 2s", "h.yaml:4: units[0].poll is there twice: want it once"},
-		"null":       {"units:\n  - program: a\n    poll:", "h.yaml:3: units[0].poll is empty: want a value"},
-		"a mapping":  {"units:\n  - program: a\n    poll: {a: b}", "h.yaml:3: units[0].poll is a mapping: want a value"},
-		"list":       {"units:\n  - program: a\n    poll: [1s]", "h.yaml:3: units[0].poll is a list: want a value"},
-		"no program": {"units:\n  - program:", "h.yaml:2: units[0].program is empty: want a value"},
-		"empty program": {
-			"units:\n  - program: []",
-			"h.yaml:2: units[0].program is an empty list: want a program, or a list of a program and its arguments",
-		},
-		"list of URLs": {"units:\n  - webhook: [a]", "h.yaml:2: units[0].webhook is a list: want a value"},
-		"merge": {
-			"units:\n  - &a {program: x}\n  - <<: *a\n    poll: 1s",
-			"h.yaml:3: units[1] has a key that is <<: want a name; what units share stands in defaults",
-		},
-		"a secret": {
-			"units:\n  - program: a\n    account-key: geheim",
-			"h.yaml:3: units[0].account-key is a secret: want ${NAME}, an environment variable, or account-key-file, " +
-				"the path of a file",
-		},
-		"half a secret": {
-			"units:\n  - program: a\n    account-key: geheim${TEST_KEY}",
-			"h.yaml:3: units[0].account-key is a secret: want ${NAME}, an environment variable, or account-key-file, " +
-				"the path of a file",
-		},
-		"secret twice": {
-			"units:\n  - program: a\n    account-key: ${TEST_KEY}\n    account-key-file: f",
-			"h.yaml:4: units[0].account-key and account-key-file are both there: want one of them",
-		},
-		"no file": {
-			"units:\n  - program: a\n    account-key-file: /nowhere/key",
-			"h.yaml:3: units[0].account-key-file is /nowhere/key: no such file or directory",
-		},
-		"password": {
-			"units:\n  - webhook: https://u:geheim@h/p",
-			"h.yaml:2: units[0].webhook has a password, which is a secret: want ${NAME} in its place, an environment variable",
-		},
-		"no variable": {
-			"units:\n  - program: a\n    poll: ${TEST_NOTHING}",
-			"h.yaml:3: units[0].poll needs $TEST_NOTHING: the environment has no such variable",
-		},
-		"an empty secret": {
-			"units:\n  - program: a\n    account-key: ${TEST_EMPTY}",
-			"h.yaml:3: units[0].account-key is ${TEST_EMPTY}: the variable is empty: want the secret in it",
-		},
-		"no name of a variable": {
-			"units:\n  - program: a\n    poll: ${TEST-KEY}",
-			"h.yaml:3: units[0].poll has ${TEST-KEY}: want ${NAME} for an environment variable, or $$ for a dollar",
-		},
-		"default for nobody": {
-			"defaults: {post: lines}\nunits: [{program: a}]",
-			"h.yaml:1: defaults.post is for no unit: want it in the units that it is for",
-		},
-		"handler as a default": {
-			"defaults: {program: x}\nunits: [{program: a}]",
-			"h.yaml:1: defaults.program is a handler: want it in a unit",
-		},
-		"flag of a handler": {
-			"defaults: {url: x}\nunits: [{program: a}]",
-			"h.yaml:1: defaults.url is unknown: want the key webhook of a unit in its place",
-		},
-		"argument with a colon": {
-			"units:\n  - program: [echo, a: b]",
-			"h.yaml:2: units[0].program[1] is a mapping: want a text, in quotes if it has a colon and a blank",
-		},
-		"tab": {
-			"units:\n\t- program: a",
-			"h.yaml:2: the file is not valid YAML: found character that cannot start any token: " +
-				"want spaces before a key, and quotes around a text that begins with @ or `",
-		},
-		"several": {
-			"units:\n  - {program: a, pol: 1s}\n  - {webhook: b, jobs: 1}",
-			"h.yaml:2: units[0].pol is unknown: do you mean poll?\n" +
-				"h.yaml:3: units[1].jobs is unknown: want the name of a flag without the dashes",
-		},
-	} {
+	t.Setenv("TEST_RAW", "/geheim")
+	for name, tt := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			units, err := Parse("h.yaml", []byte(tt.text), kinds)
 			if err == nil || err.Error() != tt.want {

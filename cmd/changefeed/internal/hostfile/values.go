@@ -155,6 +155,7 @@ func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text strin
 		return "", false
 	}
 	ok = true
+	user := userInURL(node.Value)
 	text = variableForm.ReplaceAllStringFunc(node.Value, func(found string) string {
 		if found == "$$" {
 			return "$"
@@ -168,6 +169,10 @@ func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text strin
 		case !isSet:
 			r.blame(node.Line, "%s needs $%s: the environment has no such variable", at, variable)
 			ok = false
+		case strings.Contains(user, found) && !userForm.MatchString(value):
+			r.blame(node.Line, "%s has $%s before an @: want its value as a URL has it, with %%2F for / and the like", at,
+				variable)
+			ok = false
 		}
 		return value
 	})
@@ -176,6 +181,19 @@ func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text strin
 		return "", false
 	}
 	return text, ok
+}
+
+// userForm is the form of a user and a password in a URL. With other characters the URL would be another one, and a
+// part of the password would be its host or its path, which are no secrets.
+var userForm = regexp.MustCompile(`^([A-Za-z0-9._~!$&()*+,;=:-]|%[0-9A-Fa-f]{2})*$`)
+
+// userInURL returns what stands between :// and @ in a text whose variables are not replaced; empty if nothing does.
+func userInURL(text string) string {
+	_, rest, _ := strings.Cut(text, "://")
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest[:max(0, strings.LastIndexByte(rest, '@'))]
 }
 
 // hasPassword reports whether a text is a URL with a password that is written out.
@@ -197,8 +215,12 @@ const maxSecret = 64 << 10
 // readSecret reads the file with a secret, without the line end. An error has no part of the content.
 func (r *reader) readSecret(path, at string, line int) (text string, ok bool) {
 	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxSecret {
+	switch {
+	case err == nil && info.Size() > maxSecret:
 		r.blame(line, "%s is %s: the file has %d bytes: want at most %d", at, path, info.Size(), maxSecret)
+		return "", false
+	case err == nil && !info.IsDir() && !info.Mode().IsRegular(): // a read might have no end
+		r.blame(line, "%s is %s: it is a pipe or a device: want a file, which is read again at each SIGHUP", at, path)
 		return "", false
 	}
 	content, readErr := os.ReadFile(path)

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -80,6 +81,39 @@ func (e *ending) followSignals(signals <-chan os.Signal, over <-chan struct{}) {
 	}
 	e.say(text)
 	e.exit()
+}
+
+// A Closer is a handler whose program ends after the processors.
+type Closer interface {
+	Close() // waits until the program has ended
+	Kill()  // ends the program at once
+}
+
+// CloseWatched closes a handler after its processors, which follow the signals no longer. If a signal is the second one
+// of the process, the handler is killed, and exit ends the process. root is the context that the first signal ends. nil
+// for ends means [scratch.Ends].
+func CloseWatched(root context.Context, c Closer, ends []os.Signal, exit func()) {
+	signals := make(chan os.Signal, 2)
+	if ends == nil {
+		ends = scratch.Ends()
+	}
+	signal.Notify(signals, ends...)
+	var first time.Time
+	if root.Err() != nil {
+		first = time.Now() // or before
+	}
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if scratch.AwaitAgain(first, signals, over) {
+			c.Kill()
+			exit()
+		}
+	})
+	c.Close()
+	signal.Stop(signals)
+	close(over)
+	watching.Wait()
 }
 
 // reportUnfinished reports the batches that were not finished in time.
@@ -152,12 +186,18 @@ func first(leases []string) []string {
 	return leases
 }
 
-// endingHooks end the processor when a container was deleted and made anew: no further attempt can succeed with the
-// resource ids of the old container, and the changes of the new container wait. A supervisor starts the processor
-// again.
+// isFinal reports whether no further attempt can succeed: a container was deleted and made anew, so that the resource
+// ids of the old one mean nothing and the changes of the new one wait; or the disk of a store has failed, and the
+// store refuses everything until it is opened again.
+func isFinal(err error) bool {
+	isOver := errors.Is(err, docstore.ErrFailed) || errors.Is(err, docstore.ErrClosed)
+	return isOver || errors.Is(err, cosmos.ErrMadeAnew)
+}
+
+// endingHooks end the processor at an error that is final. A supervisor starts the processor again.
 func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
 	return changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
-		if errors.Is(err, cosmos.ErrMadeAnew) {
+		if isFinal(err) {
 			end(err)
 		}
 	}}

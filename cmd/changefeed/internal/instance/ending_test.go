@@ -201,17 +201,20 @@ func TestBatchesThatWereCutAreReportedAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
-	ctx, end := context.WithCancelCause(t.Context())
-	defer end(nil)
-	hooks := endingHooks(end)
-	hooks.Error(t.Context(), &feed.Error{Err: feed.ErrThrottled})
-	if ctx.Err() != nil {
-		t.Error("an error that may pass has ended it")
-	}
-	hooks.Error(t.Context(), &feed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
-	if !errors.Is(context.Cause(ctx), cosmos.ErrMadeAnew) {
-		t.Errorf("ended by %v", context.Cause(ctx))
+// A supervisor starts an instance again after what no further attempt can mend.
+func TestWhatCannotPassEndsTheProcessor(t *testing.T) {
+	for _, final := range []error{cosmos.ErrMadeAnew, docstore.ErrFailed, docstore.ErrClosed} {
+		ctx, end := context.WithCancelCause(t.Context())
+		hooks := endingHooks(end)
+		hooks.Error(t.Context(), &feed.Error{Err: feed.ErrThrottled})
+		if ctx.Err() != nil {
+			t.Error("an error that may pass has ended it")
+		}
+		hooks.Error(t.Context(), &feed.Error{Err: fmt.Errorf("read: %w", final)})
+		if !errors.Is(context.Cause(ctx), final) {
+			t.Errorf("ended by %v, want %v", context.Cause(ctx), final)
+		}
+		end(nil)
 	}
 }
 

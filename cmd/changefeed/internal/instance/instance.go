@@ -18,7 +18,6 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
-	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 )
@@ -301,7 +300,7 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	if left, ok := errors.AsType[*leftError](cause); ok {
 		return left
 	}
-	if errors.Is(cause, cosmos.ErrMadeAnew) {
+	if isFinal(cause) {
 		return cause
 	}
 	return nil

@@ -32,6 +32,49 @@ func TestContainersOfAStoreShareItsOpening(t *testing.T) {
 	}
 }
 
+// Two openings of one directory would lose what they write.
+func TestAllPathsOfADirectoryShareItsOpening(t *testing.T) {
+	o := NewOpener(Settings{})
+	parent := t.TempDir()
+	dir, link := filepath.Join(parent, "store"), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip(err)
+	}
+	wanted := Wanted{Spec: docstore.ContainerSpec{Paths: []string{"/id"}}, Given: func(string) bool { return false }}
+	t.Chdir(parent)
+	for _, path := range []string{"store", dir, "./store", link} {
+		a := Address{Dir: path, Database: docstore.DefaultDatabase, Container: "orders"}
+		if _, err := o.Sharing(Settings{}).Make(t.Context(), a, wanted); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if n := len(o.stores.byDir); n != 1 {
+		t.Errorf("the directory is open %d times", n)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A store whose disk has failed, or that was closed, refuses everything: who opens it again gets another one.
+func TestAStoreThatIsOverIsOpenedAgain(t *testing.T) {
+	o := NewOpener(Settings{})
+	a := Address{Dir: t.TempDir(), Database: docstore.DefaultDatabase, Container: "orders"}
+	wanted := Wanted{Spec: docstore.ContainerSpec{Paths: []string{"/id"}}, Given: func(string) bool { return false }}
+	if _, err := o.Make(t.Context(), a, wanted); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.stores.byDir[directory(a.Dir)].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Open(t.Context(), a); err != nil {
+		t.Error(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Whoever mends the wrong flag would get the wrong store.
 func TestAWrongDefinitionLeavesNoStoreBehind(t *testing.T) {
 	o := NewOpener(Settings{})

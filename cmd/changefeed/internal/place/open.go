@@ -184,18 +184,35 @@ func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
 
 // openStore opens the store of an address, unless the store is open.
 func (o *Opener) openStore(a Address, options docstore.Options) (*docstore.DB, error) {
-	dir := filepath.Clean(a.Dir)
+	dir := directory(a.Dir)
 	o.stores.mu.Lock() // others wait, because they may want the same store
 	defer o.stores.mu.Unlock()
 	if db := o.stores.byDir[dir]; db != nil {
-		return db, nil
+		_, err := db.Container(a.Name())
+		if !errors.Is(err, docstore.ErrFailed) && !errors.Is(err, docstore.ErrClosed) {
+			return db, nil
+		}
+		_ = db.Close() // its users have been told that the disk has failed, and open it again as this one does
+		delete(o.stores.byDir, dir)
 	}
-	db, err := docstore.Open(dir, options)
+	db, err := docstore.Open(filepath.Clean(a.Dir), options)
 	if err != nil {
 		return nil, openError(err, a)
 	}
-	o.stores.byDir[dir] = db
+	o.stores.byDir[directory(a.Dir)] = db // a new directory has its whole path now
 	return db, nil
+}
+
+// directory returns the one path of a directory that several paths name, if it exists.
+func directory(path string) string {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return filepath.Clean(path)
+	}
+	if real, err := filepath.EvalSymlinks(whole); err == nil {
+		return real
+	}
+	return whole
 }
 
 // openError adds advice to an error of opening the store of an address: the address of the same container or, for the
@@ -245,7 +262,7 @@ var ErrNoContainer = errors.New("there is no such container")
 func (o *Opener) Neighbours(ctx context.Context, leases *Container) (all []*Container, err error) {
 	if leases.Local != nil {
 		o.stores.mu.Lock()
-		db := o.stores.byDir[filepath.Clean(leases.Address.Dir)]
+		db := o.stores.byDir[directory(leases.Address.Dir)]
 		o.stores.mu.Unlock()
 		for _, c := range db.Containers() {
 			all = append(all, Stored(c, Address{Dir: leases.Address.Dir, Database: c.Database(), Container: c.ID()}))

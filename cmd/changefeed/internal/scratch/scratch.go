@@ -71,7 +71,11 @@ func Guard(path string, exit func()) *Dir {
 
 // AwaitSecond waits for a second signal, and returns false if over is closed before.
 func AwaitSecond(signals <-chan os.Signal, over <-chan struct{}) bool {
-	var first time.Time
+	return AwaitAgain(time.Time{}, signals, over)
+}
+
+// AwaitAgain is [AwaitSecond] for a time at which the first signal has come; zero means not yet.
+func AwaitAgain(first time.Time, signals <-chan os.Signal, over <-chan struct{}) bool {
 	for {
 		select {
 		case s := <-signals:
