@@ -186,6 +186,39 @@ func TestTheLogOfAHostHasNoPassword(t *testing.T) {
 	}
 }
 
+// A host whose output nobody reads any more ends, and not with success: changes may be left.
+func TestAHostEndsWithItsReader(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "host.yaml")
+	unit := fmt.Sprintf("units: [{name: a, source: %q, program: [cat], create-leases: true}]", importOrders(t))
+	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("changefeed", "host", file)
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	if !bufio.NewScanner(output).Scan() {
+		t.Error("the program prints nothing")
+	}
+	if err := output.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	code := cmd.ProcessState.ExitCode()
+	if code != 1 || !strings.Contains(said.String(), "nobody reads the standard output") {
+		t.Errorf("exit code %d: %s", code, &said)
+	}
+}
+
 // A second interrupt ends the programs of all units at once.
 func TestASecondInterruptEndsAllUnits(t *testing.T) {
 	t.Parallel()

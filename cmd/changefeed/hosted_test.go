@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -98,6 +99,12 @@ func pageFile(t *testing.T) string {
 // readHost returns the units of a file.
 func readHost(t *testing.T, text string) ([]*hostedUnit, error) {
 	t.Helper()
+	return hostOf(t, text).read()
+}
+
+// hostOf returns the host of a file, with flags.
+func hostOf(t *testing.T, text string, flags ...string) *hosting {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "host.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -107,7 +114,47 @@ func readHost(t *testing.T, text string) ([]*hostedUnit, error) {
 	cmd.SetContext(context.Background())
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
-	return newHosting(cmd, path, report.Text, place.NewOpener(place.Settings{})).read()
+	if err := cmd.ParseFlags(flags); err != nil {
+		t.Fatal(err)
+	}
+	stores := place.NewOpener(place.Settings{})
+	t.Cleanup(func() { _ = stores.Close() })
+	return newHosting(cmd, path, report.Text, stores)
+}
+
+// The units say as much as the host is asked to, and have its context unless they have one.
+func TestUnitsHaveTheFlagsOfTheirHost(t *testing.T) {
+	h := hostOf(t, "", "-vv", "--context", "of-host")
+	for own, want := range map[string]string{"": "of-host", "of-unit": "of-unit"} {
+		u := hostfile.Unit{Kind: programHandler, Command: []string{"cat"}}
+		if own != "" {
+			u.Values = []hostfile.Value{{Name: contextFlag, Text: own}}
+		}
+		cmd, _, err := h.newCommand(newUnitFlags(u.Kind), u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verbose, err := cmd.Flags().GetCount(verboseFlag)
+		if got := cmd.Flag(contextFlag).Value.String(); err != nil || verbose != 2 || got != want {
+			t.Errorf("verbose %d, %v, context %s, want 2 and %s", verbose, err, got, want)
+		}
+	}
+}
+
+// A unit that has ended does not run any more, so nobody waits for it at a second interrupt.
+func TestAUnitThatHasEndedDoesNotRun(t *testing.T) {
+	h := hostOf(t, fmt.Sprintf("units: [{name: a, source: %q, program: [cat], once: true, create-leases: true}]",
+		importOrders(t)))
+	units, err := h.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.members(units)[0].Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if h.running != 0 {
+		t.Errorf("%d units run", h.running)
+	}
 }
 
 // The keys of a unit, also the secrets, are what the flags of its command would be.

@@ -278,6 +278,34 @@ func TestAProgramGivesTokens(t *testing.T) {
 	})
 }
 
+// A request for a token has one answer.
+func TestASecondAnswerToARequestForATokenBreaksTheContract(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fromHost, toProgram := io.Pipe()
+		toHost, fromProgram := io.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, fromHost) }()
+		go func() { _, _ = io.WriteString(fromProgram, `{"type":"hello","version":1,"tokens":true}`+"\n") }()
+		host, err := Connect(t.Context(), toHost, toProgram, HostOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			go func() {
+				synctest.Wait()
+				_, _ = io.WriteString(fromProgram, `{"type":"token","id":1,"error":"logged out"}`+"\n")
+			}()
+			if _, err := host.Token(t.Context(), "x"); err == nil {
+				t.Error("a token was given")
+			}
+		}
+		fromProgram.Close()
+		host.Wait()
+		if err := host.Err(); !strings.Contains(err.Error(), "the token 1 has an answer already") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // An error about a message is logged, and says what is wrong, but not the token in the message.
 func TestAWrongQuestionBreaksTheContract(t *testing.T) {
 	for message, want := range map[string]string{

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/trigger/function"
 )
 
@@ -51,6 +52,27 @@ func TestTheContainerOfAnOutputIsMade(t *testing.T) {
 	}
 	if err := opener.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The leases are in the account of leaseConnection, and the source is in that of connection.
+func TestTheLeasesAreInTheirOwnAccount(t *testing.T) {
+	w := newWorld(t, 1)
+	other := cosmostest.NewTestServer(t)
+	w.write("local.settings.json", `{"Values":{"FUNCTION_TEST":"copy","CosmosDB":`+
+		quoted(w.server.ConnectionString())+`,"Other":`+quoted(other.ConnectionString())+`}}`)
+	w.writeFunction("Seen", `,"leaseConnection":"Other","createLeaseContainerIfNotExists":true,"startFromBeginning":true`)
+	if err := w.run(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.copies(); !slices.Equal(got, []string{"Seen-0"}) {
+		t.Errorf("copied %v", got)
+	}
+	if _, err := other.DB.Container("shop/leases"); err != nil {
+		t.Errorf("in the account for leases: %v", err)
+	}
+	if _, err := w.server.DB.Container("shop/leases"); err == nil {
+		t.Error("the account of the source has leases")
 	}
 }
 

@@ -302,6 +302,15 @@ func TestAllFunctionsRunAndBadChangesAreParked(t *testing.T) {
 			t.Errorf("parked %s, want a letter of %s", got, name)
 		}
 	}
+	var attempts []any // of each letter: the first, and maxRetryCount
+	for _, id := range w.ids(letters) {
+		if letter, ok := w.document(letters, id)["letter"].(map[string]any); ok {
+			attempts = append(attempts, letter["attempts"])
+		}
+	}
+	if !slices.Equal(attempts, []any{2.0, 2.0}) {
+		t.Errorf("parked after %v attempts, want 2 each", attempts)
+	}
 }
 
 func TestAFunctionThatCannotRunEndsAll(t *testing.T) {
