@@ -77,11 +77,12 @@ func WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // awaitReadable waits until a pipe's writing end is readable, which happens only when the reading end has been closed.
-// The error is that of a pipe closed on our side.
+// The error is that of a pipe closed on our side. The runtime reports a change, so a reading end that was closed before
+// is looked for first.
 func awaitReadable(pipe syscall.RawConn) error {
 	again := false
-	return pipe.Read(func(uintptr) bool {
+	return pipe.Read(func(writing uintptr) bool {
 		defer func() { again = true }()
-		return again
+		return again || hasNoReader(writing)
 	})
 }

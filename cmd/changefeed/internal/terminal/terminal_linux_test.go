@@ -1,8 +1,11 @@
 package terminal
 
 import (
+	"fmt"
 	"os"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // What a terminal shows depends on the environment. A file and a pipe are none.
@@ -34,5 +37,37 @@ func TestATerminalIsAskedWhatItUnderstands(t *testing.T) {
 	defer file.Close()
 	if got := Of(file); got.Room() != 0 || got.InPlace || got.Colour {
 		t.Errorf("a file is taken for a terminal: %+v", got)
+	}
+}
+
+// A follower ends when its reader has gone, also if that was before the follower looks.
+func TestAReaderThatHasGoneIsMissed(t *testing.T) {
+	for _, isGoneBefore := range []bool{true, false} {
+		reading, writing, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := fmt.Sprintf("/proc/self/fd/%d", writing.Fd())
+		if isGoneBefore {
+			reading.Close()
+		}
+		again, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := again.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		giveUp := time.AfterFunc(10*time.Second, func() { again.Close() })
+		if !isGoneBefore {
+			reading.Close()
+		}
+		if err := awaitReadable(conn); err != nil {
+			t.Errorf("gone before %v: nobody has noticed: %v", isGoneBefore, err)
+		}
+		giveUp.Stop()
+		again.Close()
+		writing.Close()
 	}
 }
