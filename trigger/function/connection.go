@@ -71,7 +71,7 @@ func (s *section) connection(member, name string) Connection {
 		}
 	}
 	s.r.refuse("%s is %s: want a setting %s with a connection string, or %s__accountEndpoint; there is neither",
-		s.at(member), name, name, name)
+		s.at(member), shown(name), shown(name), shown(name))
 	return Connection{Setting: name}
 }
 

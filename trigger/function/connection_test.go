@@ -103,7 +103,7 @@ func TestAConnectionStringIsNeverShown(t *testing.T) {
 		}
 	}
 	key := strings.Repeat("c2VjcmV0", 10) + "c2VjcmU=" // as long as that of an account
-	for _, inPlaceOfAName := range []string{key, "%" + key + "%"} {
+	for _, inPlaceOfAName := range []string{key, strings.TrimRight(key, "="), "%" + key + "%"} {
 		app, err := readPlain(t, `,"connection":"`+inPlaceOfAName+`"`)
 		if err == nil || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("a key as the name of a setting: got %v, %v", app, err)

@@ -136,6 +136,10 @@ var mistakes = map[string]struct{ text, want string }{
 		"units:\n  - webhook: https://u:geheim@h/p",
 		"h.yaml:2: units[0].webhook has a password, which is a secret: want ${NAME} in its place, an environment variable",
 	},
+	"password, of a URL that is none": {
+		"units:\n  - webhook: nats://u:geheim@h:p/q",
+		"h.yaml:2: units[0].webhook has a password, which is a secret: want ${NAME} in its place, an environment variable",
+	},
 	"password that is none of a URL": {
 		"units:\n  - webhook: https://u:${TEST_RAW}@h/p",
 		"h.yaml:2: units[0].webhook has $TEST_RAW before an @: want its value as a URL has it, with %2F for / and the like",

@@ -196,13 +196,20 @@ func userInURL(text string) string {
 	return rest[:max(0, strings.LastIndexByte(rest, '@'))]
 }
 
+// passwordForm finds a password in a text that is no valid URL.
+var passwordForm = regexp.MustCompile(`://[^/?#@:]*:[^@]+@`)
+
 // hasPassword reports whether a text is a URL with a password that is written out.
 func hasPassword(text string) bool {
 	if !strings.Contains(text, "://") {
 		return false
 	}
-	u, err := url.Parse(variableForm.ReplaceAllString(text, ""))
-	if err != nil || u.User == nil {
+	text = variableForm.ReplaceAllString(text, "")
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return passwordForm.MatchString(text)
+	case u.User == nil:
 		return false
 	}
 	password, _ := u.User.Password()
