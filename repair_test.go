@@ -81,6 +81,10 @@ func TestAHoleIsRepairedUnderTheLock(t *testing.T) {
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		w.deleteLeases()
+		time.Sleep(50 * time.Second) // an owner who does not know may still make leases of the parts
+		if n := len(w.records(feed.KindLease)); n != 0 {
+			t.Errorf("%d leases are made while an owner of the old ones may be at work", n)
+		}
 		time.Sleep(2 * time.Minute)
 		w.tiles()
 		p.stop(t)
@@ -105,6 +109,54 @@ func TestAGapIsNotRepairedWithAnOlderOne(t *testing.T) {
 		}
 		w.tiles()
 		p.stop(t)
+	})
+}
+
+// An instance that sees a gap in two listings may have missed that the lease was made, taken and deleted again between
+// them. The next owner begins when that owner must have stopped, too.
+func TestAnOwnerBetweenTwoListingsIsWaitedFor(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var isCut atomic.Bool
+		store := &hookedStore{Leases: w.leases}
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
+			if isCut.Load() {
+				return nil, time.Time{}, errCutOff
+			}
+			return w.leases.List(ctx)
+		}
+		store.follow = func(ctx context.Context, _ string) ([]feed.Record, string, time.Time, error) {
+			<-ctx.Done()
+			return nil, "", time.Time{}, context.Cause(ctx)
+		}
+		var begun atomic.Int64 // when the instance that was cut off has its first batch
+		late := &tally{before: func(context.Context, *feed.Batch) error {
+			begun.CompareAndSwap(0, time.Now().UnixNano())
+			return nil
+		}}
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(time.Minute)
+		q := w.runWith(w.orders, store, "b", late, changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(time.Minute)
+		w.deleteLeases()
+		time.Sleep(20 * time.Second) // until both have seen the gap
+		isCut.Store(true)
+		w.until(5*time.Minute, "taken again", func() bool {
+			all := w.records(feed.KindLease)
+			return len(all) == 1 && all[0].Owner == "a" && all[0].Fence.IsZero()
+		})
+		w.put("oslo", "one", 1)
+		time.Sleep(30 * time.Second)
+		p.wire.Cut() // the owner does not notice, and trusts its lease
+		w.deleteLeases()
+		deleted := time.Now()
+		isCut.Store(false)
+		w.until(5*time.Minute, "begun", func() bool { return begun.Load() > 0 })
+		if since := time.Unix(0, begun.Load()).Sub(deleted); since < time.Minute {
+			t.Errorf("an instance has begun %v after the lease of another owner was deleted", since)
+		}
+		p.cancel()
+		<-p.done
+		q.stop(t)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/manual"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // Errors about command lines: unknown commands, unknown flags, and values that a flag does not accept. Each error says
@@ -102,7 +103,7 @@ func unknownFlagError(cmd *cobra.Command, wrong *pflag.NotExistError) error {
 		}
 	})
 	text := "there is no flag " + given
-	if near := usage.Nearest(name, names); len(near) > 0 && given != "-"+name {
+	if near := spelling.Nearest(name, names); len(near) > 0 && given != "-"+name {
 		text += ": do you mean --" + strings.Join(near, " or --") + "?"
 	}
 	return usage.Error{Err: errors.New(text)}
@@ -120,7 +121,7 @@ func unknown(parent *cobra.Command, args []string) error {
 		return nil
 	}
 	text := fmt.Sprintf("there is no command %q", args[0])
-	if near := usage.Nearest(args[0], namesBelow(parent)); len(near) > 0 {
+	if near := spelling.Nearest(args[0], namesBelow(parent)); len(near) > 0 {
 		text += ": do you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usage.Error{Err: errors.New(text)}

@@ -131,11 +131,12 @@ var edges = map[string][]string{
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
 	"trigger": {
-		"feed", "internal/changeline", "internal/child", "internal/inhand", "internal/pause", "internal/suspects",
-		"internal/webhook",
+		"feed", "internal/changeline", "internal/child", "internal/inhand", "internal/pause", "internal/spelling",
+		"internal/suspects", "internal/webhook",
 	},
 	"internal/child":    {},
 	"internal/inhand":   {},
+	"internal/spelling": {},
 	"internal/suspects": {},
 	// separate modules, with the SDKs
 	"conformance": {thirdParty},
@@ -234,6 +235,7 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/bench": {
 		".", "cosmos", "cosmosrest", "deadletters", "docstore", "feed",
 		"internal/proof/fleet", "internal/proof/memnet", "cmd/changefeed/internal/memory", "internal/pause",
+		"internal/spelling",
 		"cmd/changefeed/internal/report", "cmd/changefeed/internal/scratch", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage", "cmd/changefeed/internal/web", "outbox", brokers,
 		"trigger", thirdParty,
@@ -245,6 +247,7 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/unit": {
 		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",
+		"internal/spelling",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage", "trigger",
 		"cmd/changefeed/internal/report",

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // What an app says is either obeyed or refused. The host of Azure ignores much that it does not know, and a function
@@ -92,8 +94,8 @@ func (r *reader) readHost() {
 	}
 	for _, m := range host.all() {
 		if !hasName(hostKnown, m.name) && !hasName(hostOthers, m.name) {
-			if near := nearest(m.name, hostKnown); near != "" {
-				r.refuse("%s is not known: want %s", host.at(m.name), near)
+			if near := spelling.Nearest(m.name, hostKnown); len(near) > 0 {
+				r.refuse("%s is not known: want %s", host.at(m.name), strings.Join(near, " or "))
 			} else {
 				r.notice("%s is not known, and changes nothing here", host.at(m.name))
 			}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // A section is an object in a file of the app. Its members are found in any case of their names. A nil section has no
@@ -292,8 +294,8 @@ func (s *section) refuseUnknown(known []string, earlier map[string]string) {
 
 // alternatives proposes names for an unknown one.
 func alternatives(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
-		return near
+	if near := spelling.Nearest(name, known); len(near) > 0 {
+		return strings.Join(near, " or ")
 	}
 	return "one of " + strings.Join(known, ", ") + ", or none"
 }

@@ -81,13 +81,18 @@ func (b *balancer) seeGaps(open []feed.Range) {
 // untilRepair returns how long no lease may be made for a gap. Somebody has deleted a lease, and the owner notices only
 // at the next write. Until then the owner may work, or make leases of the parts.
 func (b *balancer) untilRepair(g gap) time.Duration {
+	return time.Until(g.since.Add(b.trustOf(g.of) + records.ClockGrain))
+}
+
+// trustOf returns how long an owner of keys of some ranges may trust its lease.
+func (b *balancer) trustOf(ranges ...feed.Range) time.Duration {
 	trust := b.in.Options.Expiration
 	for _, lease := range b.tiled {
-		if lease.Range.Overlaps(g.of) {
+		if slices.ContainsFunc(ranges, lease.Range.Overlaps) {
 			trust = max(trust, lease.Expiration)
 		}
 	}
-	return time.Until(g.since.Add(trust + records.ClockGrain))
+	return trust
 }
 
 // isRepairDue reports whether leases may be made for a gap.
@@ -100,7 +105,8 @@ func (b *balancer) repair(ctx context.Context, gaps []feed.Range, start feed.Sta
 	bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire) // the round has other work
 	defer cancel()
 	_, err := b.unit.withLock(bounded, func(ctx context.Context, h *hold) error {
-		return maker{b.unit, b.in, h, start, true}.coverHoles(ctx, keyspace.CutAt(b.unit.holes(), gaps))
+		m := maker{b.unit, b.in, h, start, b.trustOf(gaps...)}
+		return m.coverHoles(ctx, keyspace.CutAt(b.unit.holes(), gaps))
 	})
 	b.in.Report(ctx, feed.OriginBalancer, "", err)
 }

@@ -20,8 +20,8 @@ type maker struct {
 	unit  *Unit
 	in    *instance.Instance
 	hold  *hold
-	start feed.Start // where the leases begin
-	lost  bool       // earlier owners had the ranges
+	start feed.Start    // where the leases begin
+	trust time.Duration // how long earlier owners of the ranges may trust their leases; 0 if there were none
 }
 
 // coverHoles creates leases for holes in the key space, and ends at the first failure.
@@ -74,8 +74,11 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	}
 	records.SetDue(&lease, m.hold.endOfLock())
 	records.SetProperty(&lease, notes.MakerProperty, m.hold.maker)
-	if m.lost { // the next owner's number must be higher than those of earlier owners
+	if m.trust > 0 { // the next owner's number must be higher than those of earlier owners
 		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.in.View.Now().UnixMilli())
+		// A lease that another instance has made, somebody has taken and somebody has deleted since two listings were
+		// compared is seen in neither. Its owner has written it no later than now.
+		lease.Fence = m.in.View.Now().Add(m.trust + records.ClockGrain)
 	}
 	got, err := m.noteWhetherLate(m.in.View.CreateAnew(ctx, lease))
 	if lostRace(err) {

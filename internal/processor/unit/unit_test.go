@@ -467,20 +467,21 @@ func (beginning) Read(context.Context, feed.Range, feed.Position, feed.ReadOptio
 // refuses lower ones. The leases of a new unit had no owner.
 func TestALeaseForALostOneHasAHigherTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, lost := range []bool{true, false} {
+		for _, trust := range []time.Duration{time.Minute, 0} {
 			in := instancetest.Idle(t.Context(), shelf{}, instance.Options{})
 			in.Source = beginning{}
 			in.View.Heard(nil, time.Now())
-			m := maker{New(in), in, holding(time.Now()), feed.FromBeginning(), lost}
+			m := maker{New(in), in, holding(time.Now()), feed.FromBeginning(), trust}
 			if err := m.createLease(t.Context(), feed.FullRange()); err != nil {
 				t.Fatal(err)
 			}
-			want := int64(0)
-			if lost {
-				want = time.Now().UnixMilli()
+			want, fence := int64(0), time.Time{}
+			if trust > 0 {
+				want, fence = time.Now().UnixMilli(), time.Now().Add(trust+records.ClockGrain)
 			}
-			if leases, _ := in.View.Leases(); len(leases) != 1 || records.TermOf(leases[0]) != want {
-				t.Errorf("made %+v, want one with the number %d", leases, want)
+			leases, _ := in.View.Leases()
+			if len(leases) != 1 || records.TermOf(leases[0]) != want || !leases[0].Fence.Equal(fence) {
+				t.Errorf("made %+v, want one with the number %d, fenced until %v", leases, want, fence)
 			}
 		}
 	})

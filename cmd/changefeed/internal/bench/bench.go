@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // Figures, and how they are measured: baseline and subject take turns, and their medians are compared. So other work
@@ -96,7 +97,7 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 		}
 		if len(group) == 0 {
 			text := fmt.Sprintf("there is no benchmark %q: want some of %s", name, strings.Join(names, ", "))
-			if near := usage.Nearest(name, names); len(near) > 0 {
+			if near := spelling.Nearest(name, names); len(near) > 0 {
 				text = fmt.Sprintf("there is no benchmark %q: do you mean %s?", name, strings.Join(near, " or "))
 			}
 			return nil, usage.Error{Err: errors.New(text)}

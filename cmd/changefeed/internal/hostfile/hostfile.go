@@ -27,6 +27,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // The keys of a file beside the units' options.
@@ -286,7 +287,7 @@ func (r *reader) handlerWanted(node *yaml.Node) string {
 		if option, _ := findOption(r.allOptions(), key.Value); option != nil {
 			continue
 		}
-		if near := usage.Nearest(key.Value, r.handlerKeys()); len(near) > 0 && r.kind(key.Value) == nil {
+		if near := spelling.Nearest(key.Value, r.handlerKeys()); len(near) > 0 && r.kind(key.Value) == nil {
 			return fmt.Sprintf("%s in line %d is unknown: do you mean %s?", key.Value, key.Line,
 				strings.Join(near, " or "))
 		}

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // pairs returns the keys and values of a mapping, and blames all that is none. at is the place of the node.
@@ -102,7 +103,7 @@ func (r *reader) blameUnknown(key *yaml.Node, at string, options []Option) {
 		names = append(names, o.Name)
 	}
 	text := "want the name of a flag without the dashes"
-	if near := usage.Nearest(strings.TrimLeft(key.Value, "-"), names); len(near) > 0 {
+	if near := spelling.Nearest(strings.TrimLeft(key.Value, "-"), names); len(near) > 0 {
 		text = "do you mean " + strings.Join(near, " or ") + "?"
 	}
 	r.blame(key.Line, "%s.%s is unknown: %s", at, key.Value, text)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // A mistyped name makes a unit that handles everything a second time, and nothing fails. So units on one container with
@@ -37,7 +37,7 @@ func (u *Unit) areIntended(other string) bool {
 // mailer-audit.
 func IsAlike(a, b string) bool {
 	return a != b && withoutDigits(a) != withoutDigits(b) && !goesOn(a, b) && !goesOn(b, a) &&
-		len(usage.Nearest(a, []string{b}))+len(usage.Nearest(b, []string{a})) > 0
+		len(spelling.Nearest(a, []string{b}))+len(spelling.Nearest(b, []string{a})) > 0
 }
 
 func withoutDigits(name string) string {

@@ -1,14 +1,16 @@
-package usage
+// Package spelling suggests the names that a misspelled name can mean.
+package spelling
 
 import "strings"
 
-// Nearest returns the names that a misspelled name can mean: names that begin with it, and names at a distance of a
-// third of its length, because every short name is near to some other.
+// Nearest returns the names that a misspelled name can mean, in capitals or small letters: names that begin with it,
+// and names at a distance of a third of its length, because every short name is near to some other.
 func Nearest(wrong string, names []string) (near []string) {
 	const least, third, most = 1, 3, 2
+	wrong = strings.ToLower(wrong)
 	for _, name := range names {
-		allowed := min(max(len(wrong)/third, least), most)
-		if len(wrong) > least && (strings.HasPrefix(name, wrong) || distance(wrong, name) <= allowed) {
+		right, allowed := strings.ToLower(name), min(max(len(wrong)/third, least), most)
+		if len(wrong) > least && (strings.HasPrefix(right, wrong) || distance(wrong, right) <= allowed) {
 			near = append(near, name)
 		}
 	}
