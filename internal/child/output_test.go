@@ -17,7 +17,7 @@ func TestTheReasonIsTheEndOfTheLastLine(t *testing.T) {
 		"one\n" + long + "\n":           long[len(long)-maxReason:],
 		long + "\n" + "short\xff end\r": "short end",
 	} {
-		cmd := exec.Command("never started")
+		cmd := exec.Command("never-started")
 		o, err := NewStderr(cmd, nil)
 		if err != nil {
 			t.Fatal(err)
