@@ -2,10 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,7 +35,13 @@ type functionsOptions struct {
 
 // functionsCommand is the command functions.
 func functionsCommand() *cobra.Command {
-	var o functionsOptions
+	cmd := (&functionsOptions{}).command()
+	untilStdinFlag(cmd)
+	return cmd
+}
+
+// command implements [unitFlags].
+func (o *functionsOptions) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "functions DIR [flags]",
 		GroupID: groupFeed,
@@ -53,38 +63,86 @@ maxRetryCount + 1 times (or --max-attempts) is parked. A single function that ca
 	f.StringArrayVar(&o.only, "function", nil, "`name` of a function to run; may be repeated (default all)")
 	f.BoolVar(&o.check, "check", false, "show what would run, and run nothing")
 	f.DurationVar(&o.grace, "grace", function.DefaultGrace, "SIGTERM to SIGKILL; less than --drain")
-	untilStdinFlag(cmd)
 	return cmd
 }
 
 // run runs the functions until they are stopped.
 func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
-	switch {
-	case o.Options.Drain <= 0:
-		return usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
-	case o.grace <= 0 || o.grace >= o.Options.Drain:
-		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
-			o.Options.Drain))
-	}
-	app, err := function.ReadApp(dir, function.ReadOptions{Environ: os.Environ(), Only: o.only})
+	app, err := o.readApp(dir)
 	if err != nil {
 		return o.explainMistakes(dir, err)
 	}
 	for _, notice := range app.Notices {
 		o.report.Notice("%s", notice)
 	}
-	if o.Letters != "" && !place.IsAddress(o.Letters) && len(app.Functions) > 1 {
-		return usage.Flag("dead-letters", o.Letters, fmt.Sprintf("the address of a container, because %s run, and a file is "+
-			"for one; or --function", terminal.Count(len(app.Functions), "function")))
-	}
 	if o.check {
 		return cmp.Or(functions.CheckAny(app), o.showPlans(functions.Plans(app)))
 	}
 	o.setVoice(cmd)
-	return functions.Run(cmd.Context(), app, functions.Settings{
+	return functions.Run(cmd.Context(), app, o.appSettings(cmd))
+}
+
+// readApp checks the flags, and reads an app.
+func (o *functionsOptions) readApp(dir string) (*function.App, error) {
+	switch {
+	case o.Options.Drain <= 0:
+		return nil, usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
+	case o.grace <= 0 || o.grace >= o.Options.Drain:
+		return nil, usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
+			o.Options.Drain))
+	}
+	app, err := function.ReadApp(dir, function.ReadOptions{Environ: os.Environ(), Only: o.only})
+	if err == nil && o.Letters != "" && !place.IsAddress(o.Letters) && len(app.Functions) > 1 {
+		err = usage.Flag("dead-letters", o.Letters, fmt.Sprintf("the address of a container, because %s run, and a file "+
+			"is for one; or --function", terminal.Count(len(app.Functions), "function")))
+	}
+	return app, err
+}
+
+// appSettings returns what the flags say of an app.
+func (o *functionsOptions) appSettings(cmd *cobra.Command) functions.Settings {
+	return functions.Settings{
 		Options: o.Options, Grace: o.grace, Letters: o.Letters, Create: o.Create, Once: o.Once, Account: o.Account,
 		Log: o.Log, FunctionLog: slog.New(logHandler(cmd, o.report, slog.LevelInfo)), Say: o.Say, Exit: o.Exit,
-	})
+	}
+}
+
+// prepare implements [unitFlags]: the unit of a host is a whole app.
+func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared, error) {
+	app, err := o.readApp(args[0])
+	if err != nil {
+		return nil, mistakesOf(err)
+	}
+	o.setVoice(cmd)
+	s := o.appSettings(cmd)
+	p := &prepared{name: filepath.Base(args[0]), once: o.Once, files: filesOf(app)}
+	for _, plan := range functions.Plans(app) {
+		p.places = append(p.places, fmt.Sprintf("%q %+v %+v", plan.Prefix, plan.Source, plan.Leases))
+		p.source = strings.TrimPrefix(p.source+", "+plan.Source.Database+"/"+plan.Source.Container, ", ")
+	}
+	p.settle = func(in surroundings) { s.Stores, s.Signals, s.Exit = in.stores, in.signals, in.exit }
+	p.check = func(ctx context.Context) error { return functions.Check(ctx, app, s) }
+	p.run = func(ctx context.Context) error { return functions.Run(ctx, app, s) }
+	return p, nil
+}
+
+// filesOf returns a text that is another one if the files of an app say anything else. Keys are not readable in it.
+func filesOf(app *function.App) string {
+	plans, _ := json.Marshal(functions.Plans(app)) // they always marshal
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(plans, "%q", app.Environ)))
+}
+
+// mistakesOf returns the mistakes of an app, which are lines of one text, as mistakes of a unit.
+func mistakesOf(err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
+		return err
+	}
+	var all wrongValues
+	for _, line := range lines {
+		all = append(all, errors.New(line))
+	}
+	return all
 }
 
 // explainMistakes writes the mistakes of an app, each on a line of its own.

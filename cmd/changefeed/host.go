@@ -162,8 +162,8 @@ With --schema, the JSON Schema of the file is written, for editors.`,
 type hosted struct {
 	Unit    string `json:"unit" about:"the name of the unit"`
 	Line    int    `json:"line" about:"of the unit in the file"`
-	Handler string `json:"handler" about:"program, webhook or relay, with its value"`
-	Source  string `json:"source" about:"the address of the monitored container"`
+	Handler string `json:"handler" about:"program, webhook, functions or relay, with its value"`
+	Source  string `json:"source" about:"the address of the monitored container; of an app, its containers"`
 	OK      bool   `json:"ok" about:"the unit can start"`
 	Error   string `json:"error,omitempty" about:"why it cannot, with the place in the file"`
 }
@@ -186,7 +186,7 @@ func validate(cmd *cobra.Command, path string, isOffline bool, r *report.Report)
 	var table [][]string
 	rows := r.Rows()
 	for _, u := range units {
-		row := hosted{u.name, u.Line, u.describeHandler(), u.prepared.Settings.Source, true, ""}
+		row := hosted{u.name, u.Line, u.describeHandler(), u.prepared.source, true, ""}
 		verdict := "ok"
 		if !isOffline {
 			if err := h.checkUnit(cmd.Context(), u); err != nil {

@@ -12,6 +12,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // aHost is the command host in a process of its own.
@@ -277,5 +281,70 @@ func TestUnitsMakeTheirContainersTogether(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	} else if strings.Contains(string(out), "failed") {
 		t.Errorf("a unit had to start again: %s", out)
+	}
+}
+
+// A unit of a host can be an Azure Functions app. A change of its files is taken over at SIGHUP, and the app drains.
+func TestAHostRunsAnAppOfFunctions(t *testing.T) {
+	t.Parallel()
+	server := cosmostest.StartTestServer(t, cosmostest.Options{})
+	if _, err := server.DB.CreateDatabase(t.Context(), "shop", nil); err != nil {
+		t.Fatal(err)
+	}
+	orders, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{
+		Database: "shop", ID: "orders", Paths: []string{"/id"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(id string) {
+		body := fmt.Appendf(nil, `{"id":%q}`, id)
+		if _, err := orders.Commit(t.Context(), feed.Key(id), []feed.Write{
+			{Op: feed.WriteUpsert, ID: id, Body: body},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handler, err := exec.LookPath("answer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := filepath.Join(t.TempDir(), "app")
+	write := func(name, text string) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(app, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(app, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trigger := func(more string) {
+		write("Seen/function.json", `{"bindings":[{"type":"cosmosDBTrigger","name":"docs","direction":"in",
+			"connection":"CosmosDB","databaseName":"shop","containerName":"orders","startFromBeginning":true,
+			"feedPollDelay":50,"createLeaseContainerIfNotExists":true`+more+`}]}`)
+	}
+	write("host.json", fmt.Sprintf(`{"customHandler":{"description":{"defaultExecutablePath":%q}}}`, handler))
+	write("local.settings.json", fmt.Sprintf(`{"Values":{"CosmosDB":%q}}`, server.ConnectionString()))
+	trigger("")
+	put("one")
+	h := startHost(t, "  - {name: p, program: [cat]}\n  - functions: "+app+"\n")
+	h.await(h.said, "unit is started", "unit=app")
+	h.await(h.said, `Seen has \"one\"`)
+	put("two")
+	h.await(h.said, `Seen has \"two\"`)
+	trigger(`,"maxItemsPerInvocation":7`)
+	h.signal(syscall.SIGHUP)
+	h.await(h.said, "unit ends", "unit=app")
+	h.await(h.said, "unit is started", "unit=app")
+	put("three")
+	h.await(h.said, `Seen has \"three\"`)
+	h.signal(syscall.SIGTERM)
+	for h.said.Scan() {
+		if strings.Contains(h.said.Text(), `\"one\"`) {
+			t.Errorf("what was handled comes again: %s", h.said.Text())
+		}
+	}
+	if err := h.cmd.Wait(); err != nil {
+		t.Errorf("the host ends with %v", err)
 	}
 }

@@ -33,6 +33,7 @@ import (
 const (
 	programHandler = "program"
 	webhookHandler = "webhook"
+	appHandler     = "functions"
 	relayHandler   = "relay"
 )
 
@@ -41,14 +42,18 @@ const secretKey = "webhook-secret"
 
 // newUnitFlags returns the flags for a unit with a handler.
 func newUnitFlags(handler string) unitFlags {
-	if handler == relayHandler {
+	switch handler {
+	case relayHandler:
 		return &relayOptions{}
+	case appHandler:
+		return &functionsOptions{}
 	}
 	return &runOptions{}
 }
 
 // Flags that a file does not have: of the process, or of the handler itself.
-var noKeys = []string{"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag}
+var noKeys = []string{"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag,
+	"check"}
 
 // Flags of run that fit one of its handlers.
 var (
@@ -69,6 +74,10 @@ func hostKinds() []hostfile.Kind {
 		{
 			Key: webhookHandler, About: "URL of http or https that receives each batch",
 			Options: append(optionsOf(webhookHandler, onlyPrograms), secret),
+		},
+		{
+			Key: appHandler, About: "directory of an Azure Functions app with a custom handler",
+			Options: optionsOf(appHandler, nil),
 		},
 		{
 			Key: relayHandler, Flag: "to", About: "broker for the events of an outbox: changefeed help brokers",
@@ -140,6 +149,7 @@ func (u *hostedUnit) identity() string {
 	for _, v := range values {
 		fmt.Fprintf(&text, " %s=%q", v.Name, v.Text)
 	}
+	text.WriteString(u.prepared.files)
 	return text.String()
 }
 
@@ -162,15 +172,15 @@ func (h *hosting) read() (units []*hostedUnit, err error) {
 			mistakes = append(mistakes, h.mistakes(u, err)...)
 			continue
 		}
-		unit := &hostedUnit{u, p.Name, p}
-		at := fmt.Sprintf("%q %q %q", p.Name, p.Settings.Source, p.Settings.Leases)
-		if line := places[at]; line > 0 {
-			twice := fmt.Errorf("--name is %s: the unit of line %d has the same name and containers: want each unit once",
-				p.Name, line)
-			mistakes = append(mistakes, h.mistake(u, usage.Error{Err: twice}))
+		for _, at := range p.places {
+			if line := places[at]; line > 0 {
+				twice := fmt.Errorf("--name is %s: the unit of line %d has the same name and containers: want each "+
+					"unit once", p.name, line)
+				mistakes = append(mistakes, h.mistake(u, usage.Error{Err: twice}))
+			}
+			places[at] = u.Line
 		}
-		places[at] = u.Line
-		units = append(units, unit)
+		units = append(units, &hostedUnit{u, p.name, p})
 	}
 	return units, errors.Join(mistakes...)
 }
@@ -189,11 +199,8 @@ func (h *hosting) prepare(u hostfile.Unit) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Stores = h.stores
-	p.Signals = []os.Signal{os.Interrupt, syscall.SIGTERM} // SIGHUP reads the file again
-	p.Exit = h.exit
-	say := p.Say
-	p.Say = func(text string) { say("unit " + p.Name + ": " + text) }
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM} // SIGHUP reads the file again
+	p.settle(surroundings{h.stores, signals, h.exit})
 	return p, nil
 }
 
@@ -322,7 +329,7 @@ func (h *hosting) check(ctx context.Context, units []*hostedUnit) error {
 
 // checkUnit opens the containers of a unit and tests the rights.
 func (h *hosting) checkUnit(ctx context.Context, u *hostedUnit) error {
-	if err := u.prepared.Check(ctx); err != nil {
+	if err := u.prepared.check(ctx); err != nil {
 		return h.mistake(u.Unit, err)
 	}
 	return nil
@@ -332,7 +339,7 @@ func (h *hosting) checkUnit(ctx context.Context, u *hostedUnit) error {
 func (h *hosting) members(units []*hostedUnit) (members []fleet.Member) {
 	for _, u := range units {
 		members = append(members, fleet.Member{
-			Name: u.name, Identity: u.identity(), Once: u.prepared.Once,
+			Name: u.name, Identity: u.identity(), Once: u.prepared.once,
 			Run: func(ctx context.Context) error {
 				p, err := h.prepare(u.Unit)
 				if err != nil {

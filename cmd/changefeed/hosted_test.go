@@ -186,11 +186,11 @@ units:
 		if units[i].Kind != relayHandler {
 			args = units[i].Command
 		}
-		want, err := flags.prepare(cmd, args)
+		prepared, err := flags.prepare(cmd, args)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := units[i].prepared
+		got, want := units[i].prepared.one, prepared.one
 		if !reflect.DeepEqual(got.Options, want.Options) || got.Settings.Source != want.Settings.Source ||
 			got.Account.Key != want.Account.Key || got.Name != want.Name {
 			t.Errorf("%s: %+v\nwant %+v", line, got.Settings, want.Settings)

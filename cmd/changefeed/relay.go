@@ -102,7 +102,9 @@ func (o *relayOptions) prepare(cmd *cobra.Command, _ []string) (*prepared, error
 	if err != nil {
 		return nil, err
 	}
-	return &prepared{i, func(ctx context.Context) error { return o.publish(ctx, cmd, i) }}, nil
+	p := preparedOf(i)
+	p.run = func(ctx context.Context) error { return o.publish(ctx, cmd, i) }
+	return p, nil
 }
 
 // publish runs the processor with the broker as its handler.

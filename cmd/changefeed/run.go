@@ -146,7 +146,7 @@ func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{Instance: i}
+	p := preparedOf(i)
 	switch {
 	case o.stdio:
 		p.run = o.parentRunner(cmd, i)

@@ -9,6 +9,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +39,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	testscript.Main(strangers{m}, map[string]func(){
-		"changefeed": main, "record": recordBatch,
+		"changefeed": main, "record": recordBatch, "answer": answerInvocations,
 		"terminations": func() { fmt.Println(scratch.Terminations()) },
 	})
 }
@@ -392,4 +394,32 @@ func begin(ctx context.Context, out io.Writer, args ...string) (errs *said, ende
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
 	return errs, done
+}
+
+// answerInvocations is a custom handler that prints the documents of each invocation.
+func answerInvocations() {
+	l, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"))
+	if err == nil {
+		err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				return
+			}
+			var call struct{ Data struct{ Docs string } }
+			var text string
+			if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			_ = json.Unmarshal([]byte(call.Data.Docs), &text)
+			var docs []struct{ ID string }
+			_ = json.Unmarshal([]byte(text), &docs)
+			for _, doc := range docs {
+				fmt.Printf("%s has %q\n", r.URL.Path[1:], doc.ID)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{}"))
+		}))
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }

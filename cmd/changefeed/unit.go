@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
@@ -32,14 +34,41 @@ type unitFlags interface {
 	unit() *unitOptions
 }
 
-// prepared is an instance whose settings are checked.
+// prepared is a unit, or an app of several units, whose settings are checked. Nothing is open yet.
 type prepared struct {
-	*instance.Instance
-	run runner
+	one    *instance.Instance // nil for an app
+	name   string             // for people
+	source string             // the monitored containers, for people
+	places []string           // of its units: a host runs each of them once
+	files  string             // what its own files say; empty if it has none
+	once   bool
+	settle func(in surroundings) // before check and run, if the process is a host
+	check  func(ctx context.Context) error
+	run    runner
 }
 
-// runner runs an instance until ctx ends.
+// runner runs a unit until ctx ends.
 type runner func(ctx context.Context) error
+
+// surroundings are what a host gives its units.
+type surroundings struct {
+	stores  *place.Opener
+	signals []os.Signal
+	exit    func()
+}
+
+// preparedOf returns the unit of an instance, without its runner.
+func preparedOf(i *instance.Instance) *prepared {
+	return &prepared{
+		one: i, name: i.Name, source: i.Settings.Source, once: i.Once, check: i.Check,
+		places: []string{fmt.Sprintf("%q %q %q", i.Name, i.Settings.Source, i.Settings.Leases)},
+		settle: func(in surroundings) {
+			i.Stores, i.Signals, i.Exit = in.stores, in.signals, in.exit
+			say := i.Say
+			i.Say = func(text string) { say("unit " + i.Name + ": " + text) }
+		},
+	}
+}
 
 // unit implements [unitFlags].
 func (o *unitOptions) unit() *unitOptions { return o }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ type Settings struct {
 	Create  bool               // make the container of Letters
 	Once    bool               // end when all changes are handled
 	Account place.Settings     // for Letters, and the certificate of servers
+
+	Stores  *place.Opener // see [instance.Settings]
+	Signals []os.Signal   // see [instance.Settings]
 
 	Log         *slog.Logger // of the processors
 	FunctionLog *slog.Logger // of the functions and their program
@@ -54,16 +58,9 @@ func CheckAny(app *function.App) error {
 
 // Run runs the functions of an app until ctx ends. If a function cannot run, all end.
 func Run(ctx context.Context, app *function.App, s Settings) (err error) {
-	if err := CheckAny(app); err != nil {
+	instances, err := s.newInstances(app)
+	if err != nil {
 		return err
-	}
-	var instances []*instance.Instance
-	for i := range app.Functions {
-		one, err := s.newInstance(app, &app.Functions[i])
-		if err != nil {
-			return inFunction(app.Functions[i].Name, err)
-		}
-		instances = append(instances, one)
 	}
 	opener := place.NewOpener(s.Account)
 	opener.Log = s.Log
@@ -81,7 +78,7 @@ func Run(ctx context.Context, app *function.App, s Settings) (err error) {
 		return err
 	}
 	host.Start(ctx)
-	defer instance.CloseWatched(ctx, host, nil, s.Exit)
+	defer instance.CloseWatched(ctx, host, s.Signals, s.Exit)
 	outer := ctx
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -100,6 +97,36 @@ func Run(ctx context.Context, app *function.App, s Settings) (err error) {
 	}
 	running.Wait()
 	return errors.Join(failed...)
+}
+
+// Check opens the containers of the triggers of an app and tests the rights, as [instance.Instance.Check] does.
+func Check(ctx context.Context, app *function.App, s Settings) error {
+	instances, err := s.newInstances(app)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for i, one := range instances {
+		if err := one.Check(ctx); err != nil {
+			failures = append(failures, inFunction(app.Functions[i].Name, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// newInstances returns the instances of the functions of an app.
+func (s Settings) newInstances(app *function.App) (all []*instance.Instance, err error) {
+	if err := CheckAny(app); err != nil {
+		return nil, err
+	}
+	for i := range app.Functions {
+		one, err := s.newInstance(app, &app.Functions[i])
+		if err != nil {
+			return nil, inFunction(app.Functions[i].Name, err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // inFunction adds the name of a function to an error.
@@ -148,7 +175,7 @@ func (s Settings) newInstance(app *function.App, f *function.Function) (*instanc
 	}
 	return instance.New(instance.Settings{
 		Name: t.LeasePrefix, Create: t.CreateLeases || s.Create, Letters: s.Letters, Once: s.Once, Account: s.Account,
-		Options: o, Log: s.Log.With("function", f.Name), Say: say, Exit: s.Exit,
+		Options: o, Log: s.Log.With("function", f.Name), Say: say, Exit: s.Exit, Stores: s.Stores, Signals: s.Signals,
 		Function: &instance.Function{
 			Name: f.Name, Throughput: t.LeaseThroughput,
 			Source: source.Address("the monitored container", t.Database, t.Container),

@@ -354,3 +354,20 @@ func TestAnAccountHasTheCredentialOfItsSetting(t *testing.T) {
 		}
 	}
 }
+
+// A check opens the containers of each function, and starts no program.
+func TestACheckOpensTheContainersOfAnApp(t *testing.T) {
+	w := newWorld(t, 1)
+	w.writeFunction("Good", `,"connection":"CosmosDB","createLeaseContainerIfNotExists":true`)
+	w.writeFunction("Bad", `,"connection":"CosmosDB","leaseDatabaseName":"nowhere","leaseContainerPrefix":"bad"`)
+	app, err := function.ReadApp(w.dir, function.ReadOptions{Environ: os.Environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	s := Settings{Options: changefeed.Options{Instance: "one", Drain: 10 * time.Second}, Log: log, FunctionLog: log}
+	err = Check(t.Context(), app, s)
+	if err == nil || !strings.HasPrefix(err.Error(), "function Bad: ") || strings.Contains(err.Error(), "Good") {
+		t.Errorf("got %v, want the missing leases of Bad", err)
+	}
+}
