@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,7 +55,8 @@ func (h *aHost) launch() {
 	if err := h.cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
-	h.Cleanup(func() { _ = h.cmd.Process.Kill() })
+	limit := time.AfterFunc(3*time.Minute, func() { _ = h.cmd.Process.Kill() }) // what is awaited does not come
+	h.Cleanup(func() { limit.Stop(); _ = h.cmd.Process.Kill() })
 }
 
 // write writes the file of the host.
@@ -95,6 +97,17 @@ func (h *aHost) await(from *bufio.Scanner, texts ...string) string {
 	}
 	h.Fatalf("the output ends without %q", texts)
 	return ""
+}
+
+// awaitEach reads lines until each text was in one of them.
+func (h *aHost) awaitEach(from *bufio.Scanner, texts ...string) {
+	h.Helper()
+	for len(texts) > 0 {
+		if !from.Scan() {
+			h.Fatalf("the output ends without %q", texts)
+		}
+		texts = slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(from.Text(), text) })
+	}
 }
 
 // signal sends a signal to the host.
@@ -250,8 +263,7 @@ func TestASecondInterruptEndsAnIdleProgram(t *testing.T) {
 	const idles = `[sh, -c, 'trap "" TERM; echo "{\"type\":\"hello\",\"version\":1}" >&4; ` +
 		`cat <&3 >/dev/null; echo over; sleep 60; sleep 60']`
 	h := startHost(t, "  - {name: a, from: now, drain: 20m, grace: 10m, long-lived: true, program: "+idles+"}\n")
-	h.await(h.said, "the program runs")
-	h.await(h.said, "lease acquired")
+	h.awaitEach(h.said, "the program runs", "lease acquired") // in either order
 	h.signal(syscall.SIGINT)
 	h.await(h.output, "over")
 	began := time.Now()
