@@ -140,6 +140,19 @@ var mistakes = map[string]struct{ text, want string }{
 		"units:\n  - webhook: nats://u:geheim@h:p/q",
 		"h.yaml:2: units[0].webhook has a password, which is a secret: want ${NAME} in its place, an environment variable",
 	},
+	"token": {
+		"units:\n  - webhook: nats://geheim@h:4222",
+		"h.yaml:2: units[0].webhook has a password, which is a secret: want ${NAME} in its place, an environment variable",
+	},
+	"dollars as a secret": {
+		"units:\n  - program: a\n    account-key: $$$$",
+		"h.yaml:3: units[0].account-key is a secret: want ${NAME}, an environment variable, or account-key-file, the path " +
+			"of a file",
+	},
+	"binary": {
+		"units:\n  - program: !!binary Y2F0",
+		"h.yaml:2: units[0].program is binary data: want a text",
+	},
 	"password that is none of a URL": {
 		"units:\n  - webhook: https://u:${TEST_RAW}@h/p",
 		"h.yaml:2: units[0].webhook has $TEST_RAW before an @: want its value as a URL has it, with %2F for / and the like",

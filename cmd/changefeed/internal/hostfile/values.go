@@ -140,13 +140,20 @@ var variableForm = regexp.MustCompile(`\$\$|\$\{[^}]*\}`)
 // variableName is the form of the name of a variable.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// secretForm is the form of a secret: variables, and nothing else.
+var secretForm = regexp.MustCompile(`^(\$\{[^}]*\})+$`)
+
 // readText reads a scalar with its environment variables. A secret must be a variable alone.
 func (r *reader) readText(node *yaml.Node, at string, isSecret bool) (text string, ok bool) {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
 		r.blame(node.Line, "%s is %s: want a value", at, describe(node))
 		return "", false
 	}
-	if rest := variableForm.ReplaceAllString(node.Value, ""); isSecret && (rest != "" || node.Value == "") {
+	if node.Tag == "!!binary" {
+		r.blame(node.Line, "%s is binary data: want a text", at)
+		return "", false
+	}
+	if isSecret && !secretForm.MatchString(node.Value) {
 		r.blame(node.Line, "%s is a secret: want ${NAME}, an environment variable, or %s%s, the path of a file", at,
 			at[strings.LastIndexByte(at, '.')+1:], fileEnding)
 		return "", false
@@ -200,7 +207,7 @@ func userInURL(text string) string {
 // passwordForm finds a password in a text that is no valid URL.
 var passwordForm = regexp.MustCompile(`://[^/?#@:]*:[^@]+@`)
 
-// hasPassword reports whether a text is a URL with a password that is written out.
+// hasPassword reports whether a text is a URL with a password, or with a token of NATS, that is written out.
 func hasPassword(text string) bool {
 	if !strings.Contains(text, "://") {
 		return false
@@ -213,8 +220,9 @@ func hasPassword(text string) bool {
 	case u.User == nil:
 		return false
 	}
-	password, _ := u.User.Password()
-	return password != ""
+	password, isThere := u.User.Password()
+	isToken := !isThere && u.User.Username() != "" && (u.Scheme == "nats" || u.Scheme == "tls")
+	return password != "" || isToken
 }
 
 // maxSecret is the largest size of a file with a secret.
