@@ -112,20 +112,6 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 	}
 }
 
-// awaitText waits until a command has said a text so many times.
-func awaitText(t *testing.T, out *said, text string, times int) {
-	t.Helper()
-	tick, most := time.NewTicker(10*time.Millisecond), time.After(time.Minute)
-	defer tick.Stop()
-	for strings.Count(out.String(), text) != times {
-		select {
-		case <-most:
-			t.Fatalf("said %q, want %q %d times", out.String(), text, times)
-		case <-tick.C:
-		}
-	}
-}
-
 // A watch says once that the leases cannot be read, goes on, and says once that they can be read again.
 func TestAWatchOutlivesItsServer(t *testing.T) {
 	s := openShop(t, shopTimes{})

@@ -26,18 +26,6 @@ import (
 	"github.com/millrace/changefeed/trigger/webhook"
 )
 
-// orders imports three documents and returns the address of their container.
-func importOrders(t *testing.T) string {
-	t.Helper()
-	in, dir := filepath.Join(t.TempDir(), "in"), t.TempDir()
-	if err := os.WriteFile(in, []byte(`{"id":"1"}`+"\n"+`{"id":"2"}`+"\n"+`{"id":"3"}`+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	orders := "docstore:" + dir + "#orders"
-	command(t, "import", in, orders, "--pk", "/id")
-	return orders
-}
-
 // child is a processor whose program is this process.
 type child struct {
 	*exec.Cmd

@@ -384,6 +384,32 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
+// awaitText waits until a command has said a text so many times.
+func awaitText(t *testing.T, out *said, text string, times int) {
+	t.Helper()
+	tick, most := time.NewTicker(10*time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for strings.Count(out.String(), text) != times {
+		select {
+		case <-most:
+			t.Fatalf("said %q, want %q %d times", out.String(), text, times)
+		case <-tick.C:
+		}
+	}
+}
+
+// orders imports three documents and returns the address of their container.
+func importOrders(t *testing.T) string {
+	t.Helper()
+	in, dir := filepath.Join(t.TempDir(), "in"), t.TempDir()
+	if err := os.WriteFile(in, []byte(`{"id":"1"}`+"\n"+`{"id":"2"}`+"\n"+`{"id":"3"}`+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	orders := "docstore:" + dir + "#orders"
+	command(t, "import", in, orders, "--pk", "/id")
+	return orders
+}
+
 // begin runs a command until ctx ends.
 func begin(ctx context.Context, out io.Writer, args ...string) (errs *said, ended <-chan error) {
 	errs = &said{}

@@ -258,7 +258,7 @@ func (s leaseless) Update(ctx context.Context, l feed.Record) (feed.Record, erro
 func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 	// Package signal begins a goroutine at its first use, which must not be in a bubble.
 	first := make(chan os.Signal, 1)
-	signal.Notify(first, syscall.SIGWINCH)
+	signal.Notify(first, syscall.SIGHUP)
 	defer signal.Stop(first)
 	for _, away := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -360,7 +360,7 @@ func (c anew) Read(ctx context.Context, r feed.Range, from feed.Position, o feed
 // then is said.
 func TestAnInstanceEndsWithTheReason(t *testing.T) {
 	first := make(chan os.Signal, 1) // see above
-	signal.Notify(first, syscall.SIGWINCH)
+	signal.Notify(first, syscall.SIGHUP)
 	defer signal.Stop(first)
 	synctest.Test(t, func(t *testing.T) {
 		orders, store := inMemory(t)
