@@ -266,6 +266,18 @@ func TestABatchIsBlamedForTheEndOfItsProgram(t *testing.T) {
 		if err := f.Handle(t.Context(), batch("-FF", `{}`)); err != nil {
 			t.Error(err)
 		}
+		// An invocation without an answer after that changes nothing.
+		lost, lose := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		said := "before " + tt.want
+		go func() {
+			ended <- f.Handle(lost, batch("-FF", fmt.Sprintf(`{"do":"say","text":%q}`, said), `{"do":"wait"}`))
+		}()
+		log.await(t, said)
+		lose(feed.ErrLeaseLost)
+		if err := <-ended; !errors.Is(err, feed.ErrLeaseLost) {
+			t.Errorf("got %v", err)
+		}
 	}
 	// Each life that was cut short has the shortest pause after it: the second has done an invocation.
 	if n := strings.Count(log.String(), "in=100ms"); n != 2 {
