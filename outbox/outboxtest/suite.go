@@ -21,7 +21,7 @@ type suite struct {
 }
 
 // patience limits how long a publisher may take for a quick operation, and how long a returned broker may stay unfound.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // soon limits how long a publisher may go on after its context has ended.
 const soon = 5 * time.Second
