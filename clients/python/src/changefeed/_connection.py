@@ -253,7 +253,7 @@ class Connection:
             log.error("%s", mistake, exc_info=error)
             return _answers.failed(batch.id, ValueError(mistake))
         # A traceback with each attempt would fill the log. Failure and Poison are raised on purpose.
-        is_told = batch.attempt == 1 and not isinstance(error, (Failure, Poison))
+        is_told = batch.attempt == 1 and not isinstance(error, Failure | Poison)
         log.log(logging.WARNING if is_told else logging.DEBUG, "the handler has failed", exc_info=error)
         return _answers.failed(batch.id, error)
 
