@@ -84,9 +84,12 @@ func TestARequestIsObeyedOnceThoughNewsIsOld(t *testing.T) {
 			if items, again := h.items(); items != 1+c.again || again != c.again {
 				t.Errorf("%s: %d items, %d again, want %d and %d", c.asked.Action, items, again, 1+c.again, c.again)
 			}
+			store.mu.Lock()
+			outcomes := slices.Clone(store.outcomes)
+			store.mu.Unlock()
 			isFailed := func(o notes.Outcome) bool { return o.Result != notes.Handled }
-			if n := len(store.outcomes); n < 3 || slices.ContainsFunc(store.outcomes, isFailed) {
-				t.Errorf("%s: %d outcomes, want several, and none that failed: %+v", c.asked.Action, n, store.outcomes)
+			if n := len(outcomes); n < 3 || slices.ContainsFunc(outcomes, isFailed) {
+				t.Errorf("%s: %d outcomes, want several, and none that failed: %+v", c.asked.Action, n, outcomes)
 			}
 			if n := released.Load(); n != 2 { // when the request was obeyed, and for the old news
 				t.Errorf("%s: the lease was given up %d times, want 2", c.asked.Action, n)
