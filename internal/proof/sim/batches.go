@@ -127,7 +127,7 @@ func (m *model) pageOf(t *tenure, at reading, b *feed.Batch) *page {
 // read before the beginning of the page are done.
 func (g *ledger) pageAfterCut(t *tenure, at reading, b *feed.Batch) *page {
 	isAtEnd := t.hand == nil || t.n == len(t.hand.changes)
-	if !g.joins || !isAtEnd && begins(t.hand.changes[t.n:], b) {
+	if !isAtEnd && begins(t.hand.changes[t.n:], b) {
 		return nil
 	}
 	least, from := lsnOf(t.root), t.emptyTokens()

@@ -32,7 +32,6 @@ type ledger struct {
 	broken  []string // promises that did not hold
 
 	strict  bool // see weather.isStrict
-	joins   bool // see weather.joins
 	foreign bool // .NET hosts are in the unit
 
 	// In worlds that are not strict:

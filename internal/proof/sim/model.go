@@ -232,9 +232,13 @@ func (m *model) isCutBetween(by *instance, t *tenure, after, before int64) bool 
 	return false
 }
 
-// hasReachedNearly reports whether no change read lies between a token and one before it that the lease may be at.
+// hasReachedNearly reports whether no change read lies between a token and one before it that the lease may be at. Two
+// leases that are about to be joined meet at such a token.
 func (t *tenure) hasReachedNearly(token string) bool {
 	at := lsnOf(token)
+	if at > t.read || t.hasLeft(at) {
+		return false
+	}
 	for reached := range t.reached {
 		if from := lsnOf(reached); from <= at && !slices.ContainsFunc(t.line, func(v version) bool {
 			return from < v.lsn && v.lsn <= at

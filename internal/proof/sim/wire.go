@@ -86,7 +86,17 @@ func shift(record feed.Record, by time.Duration) feed.Record {
 		record.Properties[notes.OriginProperty] = notes.PlainTime(shiftStart(feed.Position{Start: start},
 			by).Start.String())
 	}
-	return shiftTarget(dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent }), by)
+	record = dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent })
+	return shiftTarget(shiftJoining(record, by), by)
+}
+
+// shiftJoining moves the time until which the lease must exist that a lease is joined into.
+func shiftJoining(record feed.Record, by time.Duration) feed.Record {
+	if mark, joining := notes.ReadJoining(record.Properties[notes.JoiningProperty]); joining {
+		mark.Until = mark.Until.Add(by)
+		record.Properties = notes.Set(record.Properties, notes.JoiningProperty, mark.String())
+	}
+	return record
 }
 
 // shiftTarget moves the start time in a request for a reset.

@@ -204,7 +204,7 @@ func (g *ledger) checkMoved(by *instance, was, record feed.Record) {
 	case !g.strict:
 		g.movedFreely(by, t, was, record)
 	case !stays && !t.reached[at] && !g.muddled.Load() && !g.model.isOfNeighbour(by, t, at) &&
-		!(g.joins && t.hasReachedNearly(at)):
+		!t.hasReachedNearly(at):
 		g.breach("position of %s moved from %v to %v, where %s has not come", record.Token, was.Position,
 			record.Position, by)
 	// a call may have begun since the write

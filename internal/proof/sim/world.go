@@ -179,7 +179,7 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 	}
 	w.ledger = newLedger(w.mode, hash)
 	w.ledger.hasLetter = w.box.hasVersion
-	w.ledger.strict, w.ledger.foreign, w.ledger.joins = w.weather.isStrict(), w.weather.foreign, w.weather.joins
+	w.ledger.strict, w.ledger.foreign = w.weather.isStrict(), w.weather.foreign
 	w.ledger.note("seed %d: %+v, push %v, start %v", seed, w.weather, w.push, w.start0)
 	if w.orders, err = w.db.CreateContainer(ctx, spec); err != nil {
 		return nil, err
