@@ -55,7 +55,7 @@ func (w *world) start(name string) {
 	i.ctx, i.stop = context.WithCancel(w.ctx)
 	var handler feed.Handler = i
 	endProgram := func() {}
-	if Contract && w.rng.IntN(4) == 0 {
+	if w.weather.programs && i.link.rng.IntN(2) == 0 {
 		behind := &program{of: i, ended: map[string]handled{}}
 		handler, endProgram = behind, behind.end
 	}

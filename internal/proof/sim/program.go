@@ -14,9 +14,6 @@ import (
 // Both ends of the contract of a long-lived program in one world: the handler of some processes is behind it, and all
 // promises hold as for the others.
 
-// Contract puts the handler of a quarter of the processes behind the contract. Set it before the first world begins.
-var Contract bool
-
 // maxInProgram is how many batches a program has at once. Fewer than a process has leases and keys, so some wait.
 const maxInProgram = 3
 

@@ -21,14 +21,12 @@ var (
 	from  = flag.Uint64("from", 1, "the first seed")
 
 	steered = flag.Bool("steered", false, "only seeds whose operator pauses and resets leases")
-	behind  = flag.Bool("contract", false, "the handler of a quarter of the processes is a program behind the contract")
 )
 
 // TestMain lets garbage pile up: runs are short, and there are many.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	flag.Parse()
-	Contract = *behind
 	os.Exit(m.Run())
 }
 

@@ -23,6 +23,7 @@ type weather struct {
 	joins    bool // leases are joined within the time of the faults, because their expiration is short
 	weights  bool // instances differ in their shares
 	loads    bool // leases are shared by their loads
+	programs bool // the handlers of half of the processes are behind the contract of a long-lived program
 	removal  removal
 	ambushes []ambush
 
@@ -87,6 +88,7 @@ func newWeather(seed uint64, hasLetters bool) weather {
 	y.finer, y.weights = sharing.IntN(2) == 0 && !y.foreign, sharing.IntN(3) == 0
 	y.loads = sharing.IntN(3) == 0 && !y.weights
 	y.joins = sharing.IntN(2) == 0 && y.finer && !y.steps // a step of a clock may be longer than a short expiration
+	y.programs = rand.New(rand.NewPCG(seed, 8)).IntN(3) == 0
 	return y
 }
 
