@@ -439,6 +439,10 @@ func answerInvocations() {
 			_ = json.Unmarshal([]byte(call.Data.Docs), &text)
 			var docs []struct{ ID string }
 			_ = json.Unmarshal([]byte(text), &docs)
+			if _, err := os.Stat("broken"); err == nil {
+				http.Error(w, "broken", http.StatusInternalServerError)
+				return
+			}
 			for _, doc := range docs {
 				fmt.Printf("%s has %q\n", r.URL.Path[1:], doc.ID)
 			}

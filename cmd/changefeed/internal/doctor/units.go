@@ -151,6 +151,9 @@ func (p *patient) countLetters(ctx context.Context, u *unit.Unit, box items.Cont
 	commands := u.Commands
 	commands.Letters = p.addressOf(box).String()
 	see := commands.Complete("see changefeed dlq list")
+	if u.Processor == unit.Unnamed {
+		return unknown(check, nameOf(u), "the letters of a unit without a name have the name of its function", see)
+	}
 	if box.Documents == nil || *box.Documents > mostRead {
 		return unknown(check, nameOf(u), box.Name+" may have too many documents to count", see)
 	}

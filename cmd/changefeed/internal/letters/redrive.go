@@ -285,7 +285,8 @@ func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []
 		terminal.OneLine(string(key)), q.Name)
 }
 
-// findUnit finds the unit of the letters by its leases.
+// findUnit finds the unit of the letters by its leases. The letters of a function of Azure Functions have the name of
+// the function, also if its unit has none.
 func (r *Redrive) findUnit(ctx context.Context) (feed.Source, feed.LeaseStore, error) {
 	leases, err := r.Opener.Open(ctx, r.Leases)
 	if err != nil {
@@ -296,6 +297,11 @@ func (r *Redrive) findUnit(ctx context.Context) (feed.Source, feed.LeaseStore, e
 		return nil, nil, err
 	}
 	source, store, err := unit.Find(ctx, leases, among, r.Name)
+	if errors.As(err, new(unit.UnknownError)) && leases.Remote != nil {
+		if of, unnamed, e := unit.Find(ctx, leases, among, unit.Unnamed); e == nil {
+			source, store, err = of, unnamed, nil
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}

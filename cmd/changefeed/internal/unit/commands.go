@@ -22,6 +22,7 @@ type Commands struct {
 const (
 	UnknownLetters = "ADDRESS_OF_LETTERS"
 	UnknownLeases  = "ADDRESS_OF_LEASES"
+	someFunction   = "NAME_OF_FUNCTION" // the letters of a unit without a name have the name of a function
 )
 
 // LettersPath is the partition key path of a container for letters.
@@ -74,7 +75,11 @@ func (c Commands) completed(command string, keys []string) string {
 	if verb == "changefeed leases" {
 		return text + flags // it shows all units
 	}
-	text += " --name " + terminal.ShellWord(c.Name)
+	name := c.Name
+	if isLetters && name == Unnamed {
+		name = someFunction
+	}
+	text += " --name " + terminal.ShellWord(name)
 	if c.Source != "" {
 		text += " --source " + terminal.ShellWord(c.Source)
 	}

@@ -28,7 +28,7 @@ func Kinds() []report.Kind {
 
 // whose is the unit of a line.
 type whose struct {
-	Processor string `json:"processor" about:"name of the unit"`
+	Processor string `json:"processor" about:"name of the unit; / for a unit without a name"`
 	Container string `json:"container" about:"the monitored container"`
 }
 

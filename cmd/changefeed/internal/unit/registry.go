@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,11 +31,20 @@ type Store interface {
 	Searched() []string
 }
 
+// Unnamed stands for the empty name, which a function of Azure Functions has without a leaseContainerPrefix. No
+// processor can have Unnamed itself as its name.
+const Unnamed = "/"
+
 // OpenStore opens the lease store of a processor. Both containers must be in stores, or both in accounts.
 func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store,
 	error,
 ) {
 	switch {
+	case processor == Unnamed && leases.Remote == nil:
+		return nil, UnknownError{usage.Missing{Err: usage.Flag("name", Unnamed,
+			"the name of a unit: only in an account are units without a name")}}
+	case processor == Unnamed && monitored.Remote != nil:
+		return OpenFunction(ctx, leases, "", monitored)
 	case leases.Local != nil && monitored.Local != nil:
 		return docstore.NewLeases(ctx, leases.Local, processor, monitored.Local)
 	case leases.Remote != nil && monitored.Remote != nil:
@@ -53,7 +63,8 @@ func OpenFunction(ctx context.Context, leases *place.Container, prefix string, m
 	return cosmos.OpenLeases(ctx, leases.Remote, prefix, monitored.Remote, cosmos.LeaseOptions{Unnamed: true})
 }
 
-// A suffix is the text between the processor's name and the dot in the ids of the units on a container.
+// A suffix is the text between the processor's name and the dot in the ids of the units on a container. The id of a
+// unit without a name begins with it.
 type suffix struct {
 	text      string
 	monitored *place.Container
@@ -96,13 +107,15 @@ func Names(ctx context.Context, leases, monitored *place.Container) ([]string, e
 	return slices.Compact(names), nil
 }
 
-// unitOf finds the unit of a document by the id.
+// unitOf finds the unit of a document by the id. The name is empty if the document belongs to no unit.
 func unitOf(suffixes []suffix, id string) (processor string, monitored *place.Container) {
 	for _, s := range suffixes {
-		if processor, _, ok := strings.Cut(id, s.text); ok && processor != "" {
-			if _, _, ok := leasedoc.KindOf(processor+s.text, id); ok {
-				return processor, s.monitored
-			}
+		processor, _, ok := strings.Cut(id, s.text)
+		if !ok || processor == "" && s.monitored.Remote == nil {
+			continue
+		}
+		if _, _, ok := leasedoc.KindOf(processor+s.text, id); ok {
+			return cmp.Or(processor, Unnamed), s.monitored
 		}
 	}
 	return "", nil

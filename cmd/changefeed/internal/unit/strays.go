@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,8 +82,8 @@ func (s *Stray) isOfDeleted(suffixes []suffix) bool {
 		of, _, _ := cutLast(known.text, "_")
 		_, databaseRID, _ := cutLast(of, "_")
 		name, ok := strings.CutSuffix(database, of)
-		if ok && name != "" && isContainerOf(rid, databaseRID) {
-			s.Deleted = name
+		if ok && isContainerOf(rid, databaseRID) {
+			s.Deleted = cmp.Or(name, Unnamed)
 			return true
 		}
 	}

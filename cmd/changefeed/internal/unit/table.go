@@ -92,7 +92,11 @@ func heading(u *Unit) string {
 		return "documents of no unit in this store"
 	}
 	sum := u.Sums()
-	return fmt.Sprintf("%s on %s: %s, %s, %s", u.Processor, u.Container,
+	name := u.Processor
+	if name == Unnamed {
+		name = "unit without a name (--name " + Unnamed + ")"
+	}
+	return fmt.Sprintf("%s on %s: %s, %s, %s", name, u.Container,
 		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), sum.Behind()) + u.headway()
 }
 
