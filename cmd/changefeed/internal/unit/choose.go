@@ -9,16 +9,17 @@ import (
 )
 
 // ChooseLease returns the lease that a text names: by its token, by its range, or by the beginning of one of them if no
-// other lease begins so. An error names the leases of which the text can mean one.
+// other lease begins so. A range may be in small letters. An error names the leases of which the text can mean one.
 func ChooseLease(text string, leases []feed.Record) (feed.Record, error) {
 	var all, near []string
 	var found []feed.Record
+	asRange := strings.ToUpper(text)
 	for _, l := range leases {
 		name := leaseName(l)
 		switch of := l.Range.String(); {
-		case l.Token == text || of == text:
+		case l.Token == text || of == asRange:
 			return l, nil
-		case strings.HasPrefix(l.Token, text) || strings.HasPrefix(of, text):
+		case strings.HasPrefix(l.Token, text) || strings.HasPrefix(of, asRange):
 			found, near = append(found, l), append(near, name)
 		}
 		all = append(all, name)

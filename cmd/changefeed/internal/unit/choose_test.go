@@ -23,6 +23,7 @@ func TestALeaseIsNamedByABeginning(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"-": "-15", "1": "15-2A", "15-2A": "15-2A", "2A": "2A-2C", "7": "7", "2C": "7", "2C-E0": "7", "71": "71",
+		"2a": "2A-2C", "2c-e": "7", "2c-e0": "7", // in small letters, as a whole range may be
 	} {
 		if got, err := ChooseLease(text, leases); err != nil || got.Token != want {
 			t.Errorf("%s means lease %q, %v; want %s", text, got.Token, err, want)
@@ -40,6 +41,25 @@ func TestALeaseIsNamedByABeginning(t *testing.T) {
 	}
 	if _, err = ChooseLease("3", nil); err == nil || !strings.HasSuffix(err.Error(), "it has none") {
 		t.Errorf("without leases: %v", err)
+	}
+}
+
+// A lease whose range is unknown is named by its token. Up to ten leases are all named, and more are said to be more.
+func TestALeaseWithoutARangeIsNamedByItsToken(t *testing.T) {
+	leases := []feed.Record{
+		{Token: "901", Err: feed.ErrBadLease}, {Token: "15-FF", Range: feed.Range{Min: "15", Max: "FF"}},
+	}
+	if got, err := ChooseLease("90", leases); err != nil || got.Token != "901" {
+		t.Errorf("90 means lease %q, %v; want 901", got.Token, err)
+	}
+	for n := range 8 {
+		leases = append(leases, feed.Record{Token: string(rune('A' + n))})
+	}
+	_, ten := ChooseLease("3", leases)
+	_, eleven := ChooseLease("3", append(leases, feed.Record{Token: "I"}))
+	if ten == nil || !strings.HasSuffix(ten.Error(), "G, H") || eleven == nil ||
+		!strings.HasSuffix(eleven.Error(), "H, and others") {
+		t.Errorf("of ten leases: %v; of eleven: %v", ten, eleven)
 	}
 }
 
