@@ -16,10 +16,10 @@ func ChooseLease(text string, leases []feed.Record) (feed.Record, error) {
 	asRange := strings.ToUpper(text)
 	for _, l := range leases {
 		name := leaseName(l)
-		switch of := l.Range.String(); {
-		case l.Token == text || of == asRange:
+		switch {
+		case l.Token == text || name == asRange:
 			return l, nil
-		case strings.HasPrefix(l.Token, text) || strings.HasPrefix(of, asRange):
+		case strings.HasPrefix(l.Token, text) || strings.HasPrefix(name, asRange):
 			found, near = append(found, l), append(near, name)
 		}
 		all = append(all, name)
