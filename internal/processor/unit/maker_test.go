@@ -77,8 +77,8 @@ func TestALeaseForALostOneHasAHigherTerm(t *testing.T) {
 	})
 }
 
-// Of several leases that are made anew, each is fenced for as long as the owner of any of the lost ones trusts its lease:
-// nobody knows which parts their owners have made of them.
+// Of several leases that are made anew, each is fenced for as long as any owner of the lost ones trusts its lease:
+// nobody knows which parts the owners have made of them.
 func TestEveryLeaseForALostOneIsFencedForTheLongestTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{}
