@@ -85,6 +85,8 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 // readApp checks the flags, and reads an app.
 func (o *functionsOptions) readApp(dir string) (*function.App, error) {
 	switch {
+	case dir == "": // as by a variable that is empty: it would be the working directory
+		return nil, usage.Error{Err: errors.New("DIR is empty: want the directory of an Azure Functions app")}
 	case o.Options.Drain <= 0:
 		return nil, usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
 	case o.grace <= 0 || o.grace >= o.Options.Drain:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/instance/instancetest"
 	"github.com/millrace/changefeed/internal/processor/records"
@@ -142,6 +143,36 @@ func TestAnAdoptedLeaseIsFencedLikeANewOne(t *testing.T) {
 			if got, err := m.adoptExisting(t.Context(), lease); err != nil || !got.Fence.Equal(want) {
 				t.Errorf("fenced until %v, want %v; %v", got.Fence, want, err)
 			}
+		}
+	})
+}
+
+// The hook hears of a pause that has ended and begun again between two rounds, though one person asked for both for the
+// same reason. The times are those of the store.
+func TestEachPauseIsToldByTheClockOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := instancetest.Idle(t.Context(), nil, instance.Options{})
+		var told []feed.Pause
+		in.Hooks.Paused = func(_ context.Context, p feed.Pause) { told = append(told, p) }
+		u, c := New(in), notes.Control{Action: notes.Pause, Max: "FF", By: "ada", Why: "INC-1"}
+		round := func(since time.Time) {
+			request := feed.Record{
+				Kind: feed.KindRequest, ID: "pause", Token: c.Token(), Properties: c.Properties(nil), Updated: since,
+			}
+			in.View.Heard([]feed.Record{request}, since)
+			u.balancer.comparePauses()
+		}
+		first := time.Now().Add(time.Hour) // the clock of the store is ahead
+		second := first.Add(time.Minute)
+		round(first)
+		round(second)
+		want := []feed.Pause{
+			{Range: feed.FullRange(), By: "ada", Reason: "INC-1", Since: first},
+			{Range: feed.FullRange(), By: "ada", Reason: "INC-1", Since: first, Ended: second},
+			{Range: feed.FullRange(), By: "ada", Reason: "INC-1", Since: second},
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told of %+v, want %+v", told, want)
 		}
 	})
 }
