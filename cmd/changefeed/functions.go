@@ -119,7 +119,7 @@ func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared
 	s := o.appSettings(cmd)
 	p := &prepared{name: filepath.Base(args[0]), once: o.Once, files: filesOf(app)}
 	for _, plan := range functions.Plans(app) {
-		p.places = append(p.places, fmt.Sprintf("%q %+v %+v", plan.Prefix, plan.Source, plan.Leases))
+		p.places = append(p.places, plan.Unit())
 		p.source = strings.TrimPrefix(p.source+", "+plan.Source.Database+"/"+plan.Source.Container, ", ")
 	}
 	p.settle = func(in surroundings) { s.Stores, s.Signals, s.Exit = in.stores, in.signals, in.exit }

@@ -125,6 +125,14 @@ func TestAppsShareALeaseContainer(t *testing.T) {
 		"line 2: want each function once") {
 		t.Errorf("the same function twice: %v", err)
 	}
+	writeAppFile(t, filepath.Join(twin, "Seen/function.json"), `{"bindings":[{"type":"cosmosDBTrigger","name":"docs",
+		"direction":"in","connection":"Shop","databaseName":"shop","containerName":"orders",
+		"leaseContainerPrefix":"mailer"}]}`)
+	_, err = readHost(t, fmt.Sprintf("units:\n  - {name: mailer, source: %q, program: cat}\n  - functions: %s\n",
+		"http://127.0.0.1:9/shop/orders", twin))
+	if err == nil || !strings.Contains(err.Error(), "host.yaml:3: twin has a function with the leases of the unit of line 2") {
+		t.Errorf("a program and a function with the same leases: %v", err)
+	}
 }
 
 // A mistake in the keys of an app names the key.

@@ -45,13 +45,16 @@ func TestALeaseIsNamedByABeginning(t *testing.T) {
 	}
 }
 
-// A lease whose range is unknown is named by its token. Up to ten leases are all named, and more are said to be more.
+// A lease whose range is unknown, or whose token is no range, is named by a beginning of its token. Up to ten are all
+// named, and more are said to be more.
 func TestALeaseWithoutARangeIsNamedByItsToken(t *testing.T) {
 	leases := []feed.Record{
-		{Token: "901", Err: feed.ErrBadLease}, {Token: "15-FF", Range: feed.Range{Min: "15", Max: "FF"}},
+		{Token: "901", Err: feed.ErrBadLease}, {Token: "83", Range: feed.Range{Min: "15", Max: "FF"}},
 	}
-	if got, err := ChooseLease("90", leases); err != nil || got.Token != "901" {
-		t.Errorf("90 means lease %q, %v; want 901", got.Token, err)
+	for text, want := range map[string]string{"90": "901", "8": "83", "1": "83"} {
+		if got, err := ChooseLease(text, leases); err != nil || got.Token != want {
+			t.Errorf("%s means lease %q, %v; want %s", text, got.Token, err, want)
+		}
 	}
 	for n := range 8 {
 		leases = append(leases, feed.Record{Token: string(rune('A' + n))})
