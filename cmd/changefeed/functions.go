@@ -85,6 +85,8 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 // readApp checks the flags, and reads an app.
 func (o *functionsOptions) readApp(dir string) (*function.App, error) {
 	switch {
+	case dir == "": // as by a variable that is empty: it would be the working directory
+		return nil, usage.Error{Err: errors.New("DIR is empty: want the directory of an Azure Functions app")}
 	case o.Options.Drain <= 0:
 		return nil, usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
 	case o.grace <= 0 || o.grace >= o.Options.Drain:
@@ -117,7 +119,7 @@ func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared
 	s := o.appSettings(cmd)
 	p := &prepared{name: filepath.Base(args[0]), once: o.Once, files: filesOf(app)}
 	for _, plan := range functions.Plans(app) {
-		p.places = append(p.places, fmt.Sprintf("%q %+v %+v", plan.Prefix, plan.Source, plan.Leases))
+		p.places = append(p.places, plan.Unit())
 		p.source = strings.TrimPrefix(p.source+", "+plan.Source.Database+"/"+plan.Source.Container, ", ")
 	}
 	p.settle = func(in surroundings) { s.Stores, s.Signals, s.Exit = in.stores, in.signals, in.exit }

@@ -176,8 +176,11 @@ func (h *hosting) read() (units []*hostedUnit, err error) {
 		}
 		for _, at := range p.places {
 			if line := places[at]; line > 0 {
-				twice := fmt.Errorf("--name is %s: the unit of line %d has the same name and containers: want each "+
-					"unit once", p.name, line)
+				text := "--name is %s: the unit of line %d has the same name and containers: want each unit once"
+				if p.one == nil {
+					text = "%s has a function with the leases of the unit of line %d: want each function once"
+				}
+				twice := fmt.Errorf(text, p.name, line)
 				mistakes = append(mistakes, h.mistake(u, usage.Error{Err: twice}))
 			}
 			places[at] = u.Line
@@ -305,6 +308,7 @@ func (h *hosting) mistake(u hostfile.Unit, err error) error {
 		return strings.TrimPrefix(flag, "--")
 	})
 	text = strings.ReplaceAll(text, "COMMAND is", programHandler+" is")
+	text = strings.ReplaceAll(text, "DIR is", appHandler+" is")
 	if u.Kind == programHandler {
 		words := strings.Fields(u.Command[0])
 		text = strings.Replace(text, "as in "+oneByOne(words), "as in ["+strings.Join(words, ", ")+"]", 1)
@@ -337,15 +341,19 @@ func (h *hosting) checkUnit(ctx context.Context, u *hostedUnit) error {
 	return nil
 }
 
-// members returns the units for the fleet. Each run of a unit prepares it anew, because an instance runs once.
+// members returns the units for the fleet. Each run of a unit prepares it anew, because an instance runs once. An app
+// makes its instances when it runs, from the files that were read: these may be changing.
 func (h *hosting) members(units []*hostedUnit) (members []fleet.Member) {
 	for _, u := range units {
 		members = append(members, fleet.Member{
 			Name: u.name, Identity: u.identity(), Once: u.prepared.once,
 			Run: func(ctx context.Context) error {
-				p, err := h.prepare(u.Unit)
-				if err != nil {
-					return err
+				p := u.prepared
+				if p.one != nil {
+					var err error
+					if p, err = h.prepare(u.Unit); err != nil {
+						return err
+					}
 				}
 				h.count(1)
 				defer h.count(-1)

@@ -283,12 +283,32 @@ func TestAUnitIsThereOnce(t *testing.T) {
 		`source: "docstore:d#c", program: [cat, -u]}`:                   "host.yaml:3: unit a: name is a: the unit of line 2 has",
 		`source: "docstore:d#other", program: cat}`:                     "",
 		`source: "docstore:d#c", leases: "docstore:d#l", program: cat}`: "",
+		// however the containers are written
+		`source: "docstore:./d#c", leases: "docstore:d#default/leases", program: cat}`: "host.yaml:3: unit a: name is a",
 	} {
 		units, err := readHost(t, first+second)
 		isTwice := err != nil && want != "" && strings.Contains(err.Error(), want)
 		isBoth := err == nil && want == "" && len(units) == 2
 		if !isTwice && !isBoth {
 			t.Errorf("%s: %d units, %v, want %q", second, len(units), err, want)
+		}
+	}
+}
+
+// Two units of accounts are the same if they have the same account too, which may be in the address or an option.
+func TestAUnitOfAnAccountIsThereOnce(t *testing.T) {
+	const first = `units:
+  - {name: a, endpoint: "https://one.example", source: "cosmos:shop/orders", program: cat}
+  - {name: a, `
+	for second, isTwice := range map[string]bool{
+		`endpoint: "https://two.example", source: "cosmos:shop/orders", program: cat}`: false,
+		`endpoint: "https://one.example", source: "cosmos:shop/orders", program: rev}`: true,
+		`source: "https://One.example:443/shop/orders", program: cat}`:                 true,
+		`source: "https://one.example/shop/Orders", program: cat}`:                     false,
+	} {
+		units, err := readHost(t, first+second)
+		if (err != nil) != isTwice || isTwice && !strings.Contains(err.Error(), "the unit of line 2") {
+			t.Errorf("%s: %d units, %v, want an error: %v", second, len(units), err, isTwice)
 		}
 	}
 }

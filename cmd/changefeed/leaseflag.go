@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +9,6 @@ import (
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
-	"github.com/millrace/changefeed/feed"
 )
 
 // The flag --lease of the commands that steer a unit.
@@ -36,20 +32,5 @@ func (o *steerOptions) selection(ctx context.Context) (admin.Selection, error) {
 	if o.lease == "" {
 		return admin.All(), nil
 	}
-	all, _, err := o.store.List(ctx)
-	if err != nil {
-		return admin.Selection{}, fmt.Errorf("read leases: %w", err)
-	}
-	leases := slices.DeleteFunc(all, func(l feed.Record) bool {
-		return l.Kind != feed.KindLease || l.State == feed.StateRetired
-	})
-	r, noRange := feed.ParseRange(o.lease)
-	if noRange == nil && slices.ContainsFunc(leases, func(l feed.Record) bool { return r.Contains(l.Range) }) {
-		return admin.Of(r), nil
-	}
-	lease, err := unit.ChooseLease(o.lease, leases)
-	if _, isMissing := errors.AsType[usage.Missing](err); isMissing && noRange == nil {
-		return admin.Of(r), nil // package admin says what is wrong with the range
-	}
-	return admin.Of(lease.Range), err
+	return unit.SelectLeases(ctx, o.opened, o.store, o.lease)
 }

@@ -61,7 +61,7 @@ type surroundings struct {
 func preparedOf(i *instance.Instance) *prepared {
 	return &prepared{
 		one: i, name: i.Name, source: i.Settings.Source, once: i.Once, check: i.Check,
-		places: []string{fmt.Sprintf("%q %q %q", i.Name, i.Settings.Source, i.Settings.Leases)},
+		places: []string{i.Place()},
 		settle: func(in surroundings) {
 			i.Stores, i.Signals, i.Exit = in.stores, in.signals, in.exit
 			say := i.Say

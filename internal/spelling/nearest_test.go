@@ -29,6 +29,7 @@ func TestADistanceCountsChanges(t *testing.T) {
 		{"abc", "acb", 1},
 		{"abc", "ac", 1},
 		{"ab", "xy", 2},
+		{"ab", "bc", 2}, // no swap
 	} {
 		if got, back := distance(tt.a, tt.b), distance(tt.b, tt.a); got != tt.want || back != tt.want {
 			t.Errorf("%q and %q: got %d and %d, want %d", tt.a, tt.b, got, back, tt.want)

@@ -247,7 +247,7 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/unit": {
 		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",
-		"internal/spelling",
+		"internal/processor/records", "internal/spelling",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage", "trigger",
 		"cmd/changefeed/internal/report",

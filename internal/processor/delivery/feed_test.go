@@ -239,6 +239,40 @@ func TestTriedRunsReachTheNextOwner(t *testing.T) {
 	next.succeeds(next.wants(Call, 5)) // nobody has the failures of others
 }
 
+// What is settled between changes that have failed alike is in their run: a settled change does not come again, and the
+// lease has room for few runs.
+func TestARunGoesPastWhatIsSettled(t *testing.T) {
+	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 3, CanPark: true}, "a", "b", "a")
+	a := w.wants(Call, 1, 3)
+	w.succeeds(w.wants(Call, 2))
+	w.fails(a)
+	want := []notes.Run{{From: 1, To: 3, Calls: 1, Failures: 1, Failing: 1000}}
+	if got := w.Notes().Tried; !reflect.DeepEqual(got, want) {
+		t.Errorf("tried are %v, want %v", got, want)
+	}
+}
+
+// An owner that has read the first changes of a run notes the rest of the run as it was.
+func TestTheRestOfARunThatWasReadInPartIsNoted(t *testing.T) {
+	r := Rules{MaxAttempts: 3, CanPark: true}
+	w := newTrial(t, r)
+	w.Restore(Notes{Tried: []notes.Run{{From: 1, To: 6, Calls: 2, Failures: 2, Failing: 1000}}}, w.now)
+	w.page("a", "b", "c")
+	want := []notes.Run{
+		{From: 1, To: 3, Calls: 2, Failures: 2, Failing: 1000}, {From: 4, To: 6, Calls: 2, Failures: 2, Failing: 1000},
+	}
+	n := w.Notes()
+	if !reflect.DeepEqual(n.Tried, want) {
+		t.Fatalf("tried are %v, want %v", n.Tried, want)
+	}
+	next := newTrial(t, r)
+	next.Restore(n, next.now)
+	next.page("a", "b", "c", "d", "e", "f", "g")
+	if b := next.wants(Call, 1, 2, 3, 4, 5, 6); b.Attempt() != 3 {
+		t.Errorf("attempt %d, want 3", b.Attempt())
+	}
+}
+
 // A change that has used up its attempts under one owner has one call under the next.
 func TestAttemptsAreNotGivenAnew(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true})

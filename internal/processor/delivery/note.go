@@ -165,7 +165,8 @@ func (f *feed) tried() (runs []notes.Run) {
 		last = c
 	})
 	for _, run := range f.restored.tried { // what was not read yet
-		if run.From > f.last && len(runs) < maxRuns {
+		if run.To > f.last && len(runs) < maxRuns {
+			run.From = max(run.From, f.last+1)
 			runs = append(runs, run)
 		}
 	}

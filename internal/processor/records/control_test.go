@@ -91,3 +91,14 @@ func TestARequestWithoutACallerIsNotServed(t *testing.T) {
 		t.Errorf("after a reset for ada: served for ada %v, for bob %v", IsServed(l, "ada"), IsServed(l, "bob"))
 	}
 }
+
+// A reset forgets what is noted of changes, and not which requests were carried out: their outcomes may be missing.
+func TestAResetForgetsNoRequestThatWasServed(t *testing.T) {
+	l := feed.Record{Properties: map[string]string{
+		notes.ServedProperty: notes.AddServed("", "ada"), notes.SkipsProperty: "skips", notes.AsideProperty: "keys",
+	}}
+	ResetTo(&l, feed.At("1"), notes.LastReset{On: 1, Caller: "bob"})
+	if !IsServed(l, "ada") || l.Properties[notes.SkipsProperty]+l.Properties[notes.AsideProperty] != "" {
+		t.Errorf("after a reset the lease says %v", l.Properties)
+	}
+}

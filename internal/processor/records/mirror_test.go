@@ -41,16 +41,22 @@ func TestNewsOutlivesTheListingItOvertakes(t *testing.T) {
 		v.Put(record("new", 1, store))
 		v.Put(record("ahead", 2, store.Add(2*time.Second)))
 		v.Put(record("late", 2, store.Add(2*time.Second)))
+		v.Put(record("same second", 2, store))
 		v.Drop("gone")
 		v.replaceRecords(listing(
-			record("ahead", 1, store), record("late", 3, store.Add(3*time.Second)),
+			record("ahead", 1, store), record("late", 3, store.Add(3*time.Second)), record("same second", 1, store),
 			record("gone", 1, store), record("gone before", 2, store.Add(time.Second)),
 		), store, asked, events)
-		if want := []string{"ahead2", "gone before2", "late3", "new1"}; !slices.Equal(text(v), want) {
+		if want := []string{"ahead2", "gone before2", "late3", "new1", "same second2"}; !slices.Equal(text(v), want) {
 			t.Errorf("there are %v, want %v", text(v), want)
 		}
 		if _, known := v.Get("old"); known {
 			t.Error("news from before the listing has outlived it")
+		}
+		events = v.countEvents()
+		v.Drop("new") // alone
+		if v.replaceRecords(listing(record("new", 1, store)), store, asked, events); len(text(v)) != 0 {
+			t.Errorf("a record that was deleted meanwhile is among %v", text(v))
 		}
 		if v.replaceRecords(listing(), store, asked, v.countEvents()); len(text(v)) != 0 {
 			t.Errorf("the next listing is empty, and there are %v", text(v))

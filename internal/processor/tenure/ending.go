@@ -135,26 +135,32 @@ func skipOf(lease string, c notes.Control) feed.Skip {
 }
 
 // mayObey reports whether a request is to be carried out now. The lease itself decides, because the view of the unit
-// may be older than the lease: what an earlier owner has carried out, and only its outcome is missing, is not done
-// again; a lease that is being split or joined is refused, because some leases of its successors may exist already.
+// may be older than the lease.
 func (w *worker) mayObey(ctx context.Context, request feed.Record) bool {
 	if !w.isAsked(ctx, request) {
 		return false
 	}
 	var outcome *notes.Outcome
-	look := func(l *feed.Record) {
-		if records.IsServed(*l, request.Properties[notes.CallerProperty]) {
-			outcome = &notes.Outcome{Result: notes.Handled}
-		} else if replaced := replacedError(*l); replaced != nil {
-			outcome = &notes.Outcome{Result: notes.Failed, Cause: replaced.Error()}
-		}
-	}
+	look := func(l *feed.Record) { outcome = outcomeBefore(*l, request.Properties[notes.CallerProperty]) }
 	err := w.keeper.changeNextWrite(ctx, look)
 	if err == nil && outcome != nil {
 		err = w.in.RetireRequest(ctx, request, *outcome)
 	}
 	w.held.Report(ctx, feed.OriginLeaseStore, err)
 	return err == nil && outcome == nil
+}
+
+// outcomeBefore returns the outcome of a caller's request that is not to be carried out; nil if it is. What an earlier
+// owner has carried out, and only its outcome is missing, is not done again; a lease that is being split or joined is
+// refused, because some leases of its successors may exist already.
+func outcomeBefore(l feed.Record, caller string) *notes.Outcome {
+	if records.IsServed(l, caller) {
+		return &notes.Outcome{Result: notes.Handled}
+	}
+	if replaced := replacedError(l); replaced != nil {
+		return &notes.Outcome{Result: notes.Failed, Cause: replaced.Error()}
+	}
+	return nil
 }
 
 // isAsked reports whether a request is still there. A request that was withdrawn or replaced is not served: a follower

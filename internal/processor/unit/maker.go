@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -118,6 +119,7 @@ func (m maker) adoptExisting(ctx context.Context, lease feed.Record) (feed.Recor
 			adopted := old
 			adopted.Owner, adopted.Epoch, adopted.Expiration, adopted.State = "", "", 0, feed.StateLive
 			adopted.Timestamp = lease.Timestamp
+			adopted.Fence = slices.MaxFunc([]time.Time{old.Fence, lease.Fence}, time.Time.Compare)
 			records.SetDue(&adopted, m.hold.endOfLock())
 			records.SetProperty(&adopted, notes.MakerProperty, m.hold.maker)
 			records.KeepTerm(&adopted, lease)

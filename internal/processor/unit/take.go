@@ -138,15 +138,16 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 // fencedUntil returns until when, by the store's clock, a new owner must wait. An owner that did not give the lease
 // away trusts the lease until the expiry, and notices us only at the next write.
 func (b *balancer) fencedUntil(seen feed.Record) time.Time {
-	now := b.in.View.Now()
+	now, until := b.in.View.Now(), seen.Fence // an owner may be taken over while it waits for the one before
 	given := seen.Free() || records.OwnerOf(seen) == b.in.Me
-	if given || records.IsExpired(seen, now, b.in.Options.Expiration) {
-		if seen.Fence.After(now) {
-			return seen.Fence
-		}
-		return time.Time{}
+	if !given && !records.IsExpired(seen, now, b.in.Options.Expiration) {
+		trusted := seen.Updated.Add(max(seen.Expiration, b.in.Options.Expiration) + records.ClockGrain)
+		until = slices.MaxFunc([]time.Time{until, trusted}, time.Time.Compare)
 	}
-	return seen.Updated.Add(max(seen.Expiration, b.in.Options.Expiration) + records.ClockGrain)
+	if until.After(now) {
+		return until
+	}
+	return time.Time{}
 }
 
 // giveAway makes workers hand their leases over, and returns how many do.

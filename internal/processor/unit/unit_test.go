@@ -451,42 +451,6 @@ func TestALateLeaseIsRetiredOnce(t *testing.T) {
 	})
 }
 
-// shelf is a lease store that accepts creates.
-type shelf struct{ feed.LeaseStore }
-
-func (shelf) Create(_ context.Context, l feed.Record) (feed.Record, error) { return l, nil }
-
-// beginning is a source whose only position is its beginning.
-type beginning struct{ instancetest.Counted }
-
-func (beginning) Read(context.Context, feed.Range, feed.Position, feed.ReadOptions) (feed.Page, error) {
-	return feed.Page{Next: feed.At(`"0"`)}, nil
-}
-
-// The owner of a lease in place of a lost one has a higher number than any owner before: a store comparing the numbers
-// refuses lower ones. The leases of a new unit had no owner.
-func TestALeaseForALostOneHasAHigherTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, trust := range []time.Duration{time.Minute, 0} {
-			in := instancetest.Idle(t.Context(), shelf{}, instance.Options{})
-			in.Source = beginning{}
-			in.View.Heard(nil, time.Now())
-			m := maker{New(in), in, holding(time.Now()), feed.FromBeginning(), trust}
-			if err := m.createLease(t.Context(), feed.FullRange()); err != nil {
-				t.Fatal(err)
-			}
-			want, fence := int64(0), time.Time{}
-			if trust > 0 {
-				want, fence = time.Now().UnixMilli(), time.Now().Add(trust+records.ClockGrain)
-			}
-			leases, _ := in.View.Leases()
-			if len(leases) != 1 || records.TermOf(leases[0]) != want || !leases[0].Fence.Equal(fence) {
-				t.Errorf("made %+v, want one with the number %d, fenced until %v", leases, want, fence)
-			}
-		}
-	})
-}
-
 // Leases are renewed apart: an instance has been silent for as long as the oldest of the leases taken.
 func TestATakeOverSaysTheLongestSilence(t *testing.T) {
 	now := time.Now()

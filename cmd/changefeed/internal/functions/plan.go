@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/trigger/function"
@@ -96,6 +97,15 @@ func Plans(app *function.App) (plans []Plan) {
 		plans = append(plans, p)
 	}
 	return plans
+}
+
+// Unit returns a text that is the same for all instances of the unit: see [instance.Instance.Place].
+func (p Plan) Unit() string {
+	same := func(of Place) string {
+		login := place.Login{Endpoint: of.Account}
+		return place.Settings{}.Same(login.Address("", of.Database, of.Container))
+	}
+	return fmt.Sprintf("%q %s %s", p.Prefix, same(p.Source), same(p.Leases))
 }
 
 // placeOf returns a container of a connection.

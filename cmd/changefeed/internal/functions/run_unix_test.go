@@ -360,6 +360,7 @@ func TestACheckOpensTheContainersOfAnApp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.writeFunction("Good", `,"connection":"CosmosDB","createLeaseContainerIfNotExists":true`)
 	w.writeFunction("Bad", `,"connection":"CosmosDB","leaseDatabaseName":"nowhere","leaseContainerPrefix":"bad"`)
+	w.writeFunction("Worse", `,"connection":"CosmosDB","leaseDatabaseName":"nowhere","leaseContainerPrefix":"worse"`)
 	app, err := function.ReadApp(w.dir, function.ReadOptions{Environ: os.Environ()})
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +368,8 @@ func TestACheckOpensTheContainersOfAnApp(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	s := Settings{Options: changefeed.Options{Instance: "one", Drain: 10 * time.Second}, Log: log, FunctionLog: log}
 	err = Check(t.Context(), app, s)
-	if err == nil || !strings.HasPrefix(err.Error(), "function Bad: ") || strings.Contains(err.Error(), "Good") {
-		t.Errorf("got %v, want the missing leases of Bad", err)
+	if err == nil || !strings.HasPrefix(err.Error(), "function Bad: ") || strings.Contains(err.Error(), "Good") ||
+		!strings.Contains(err.Error(), "\nfunction Worse: ") {
+		t.Errorf("got %v, want the missing leases of Bad and of Worse", err)
 	}
 }

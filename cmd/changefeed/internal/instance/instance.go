@@ -153,6 +153,11 @@ func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
 	return source, leases, err
 }
 
+// Place returns a text that is the same for all instances of a unit, as far as [place.Settings.Same] tells.
+func (i *Instance) Place() string {
+	return fmt.Sprintf("%q %s %s", i.Name, i.Account.Same(i.source), i.Account.Same(i.leases))
+}
+
 // Run opens the containers and runs a processor until ctx ends. The function handler makes the handler when the
 // monitored container is open, and may change Options then.
 func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Container) (Handler, error)) (err error) {

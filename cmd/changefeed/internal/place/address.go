@@ -119,6 +119,19 @@ func (a Address) String() string {
 	return a.endpoint + "/" + url.PathEscape(a.Database) + "/" + url.PathEscape(a.Container)
 }
 
+// Same returns a text that is the same for all addresses of a container, as far as the addresses and the flags tell:
+// for two paths of a directory, or for an account in a flag and in a URL. The text is not for people.
+func (f Settings) Same(a Address) string {
+	if a.Dir != "" {
+		return directory(a.Dir) + "#" + a.Name()
+	}
+	account := hostPort(cmp.Or(a.endpoint, f.Endpoint))
+	if account == "" {
+		account = fmt.Sprintf("%q %q", f.Connection, f.Choice.Name)
+	}
+	return fmt.Sprintf("%s/%q/%q", account, a.Database, a.Container)
+}
+
 // quoteStore is Quote for an error about the store rather than the container.
 func (a Address) quoteStore() string {
 	if a.Field == "" {

@@ -1,24 +1,60 @@
 package unit
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
+// SelectLeases returns the leases of a unit that a text selects: those of a range, or one by its beginning.
+func SelectLeases(ctx context.Context, source feed.Source, store feed.LeaseStore, text string) (
+	admin.Selection, error,
+) {
+	v := records.NewView(store, source) // which knows the ranges of leases that have only a partition
+	if err := v.List(ctx, time.Now()); err != nil {
+		return admin.Selection{}, fmt.Errorf("read leases: %w", err)
+	}
+	return selectAmong(v.Kind(feed.KindLease), text)
+}
+
+// selectAmong returns those of the leases that a text selects.
+func selectAmong(all []feed.Record, text string) (admin.Selection, error) {
+	leases := slices.DeleteFunc(slices.Clone(all), func(l feed.Record) bool { return l.State == feed.StateRetired })
+	r, noRange := feed.ParseRange(text)
+	isIn := func(l feed.Record) bool { return !l.Range.Empty() && r.Contains(l.Range) }
+	if noRange == nil && slices.ContainsFunc(leases, isIn) {
+		return admin.Of(r), nil
+	}
+	lease, err := ChooseLease(text, leases)
+	if _, isMissing := errors.AsType[usage.Missing](err); isMissing && noRange == nil {
+		return admin.Of(r), nil // package admin says what is wrong with the range
+	}
+	if err == nil && lease.Range.Empty() {
+		err = fmt.Errorf("lease %s, whose range is unknown, cannot be steered: %w", lease.Token, lease.Err)
+	}
+	return admin.Of(lease.Range), err
+}
+
 // ChooseLease returns the lease that a text names: by its token, by its range, or by the beginning of one of them if no
-// other lease begins so. An error names the leases of which the text can mean one.
+// other lease begins so. A range may be in small letters. An error names the leases of which the text can mean one.
 func ChooseLease(text string, leases []feed.Record) (feed.Record, error) {
 	var all, near []string
 	var found []feed.Record
+	asRange := strings.ToUpper(text)
 	for _, l := range leases {
 		name := leaseName(l)
-		switch of := l.Range.String(); {
-		case l.Token == text || of == text:
+		switch {
+		case l.Token == text || name == asRange:
 			return l, nil
-		case strings.HasPrefix(l.Token, text) || strings.HasPrefix(of, text):
+		case strings.HasPrefix(l.Token, text) || strings.HasPrefix(name, asRange):
 			found, near = append(found, l), append(near, name)
 		}
 		all = append(all, name)

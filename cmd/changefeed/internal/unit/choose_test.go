@@ -2,6 +2,7 @@ package unit
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ func TestALeaseIsNamedByABeginning(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"-": "-15", "1": "15-2A", "15-2A": "15-2A", "2A": "2A-2C", "7": "7", "2C": "7", "2C-E0": "7", "71": "71",
+		"2a": "2A-2C", "2c-e": "7", "2c-e0": "7", // in small letters, as a whole range may be
 	} {
 		if got, err := ChooseLease(text, leases); err != nil || got.Token != want {
 			t.Errorf("%s means lease %q, %v; want %s", text, got.Token, err, want)
@@ -40,6 +42,86 @@ func TestALeaseIsNamedByABeginning(t *testing.T) {
 	}
 	if _, err = ChooseLease("3", nil); err == nil || !strings.HasSuffix(err.Error(), "it has none") {
 		t.Errorf("without leases: %v", err)
+	}
+}
+
+// A lease whose range is unknown, or whose token is no range, is named by a beginning of its token. Up to ten are all
+// named, and more are said to be more.
+func TestALeaseWithoutARangeIsNamedByItsToken(t *testing.T) {
+	leases := []feed.Record{
+		{Token: "901", Err: feed.ErrBadLease}, {Token: "83", Range: feed.Range{Min: "15", Max: "FF"}},
+	}
+	for text, want := range map[string]string{"90": "901", "8": "83", "1": "83"} {
+		if got, err := ChooseLease(text, leases); err != nil || got.Token != want {
+			t.Errorf("%s means lease %q, %v; want %s", text, got.Token, err, want)
+		}
+	}
+	for n := range 8 {
+		leases = append(leases, feed.Record{Token: string(rune('A' + n))})
+	}
+	_, ten := ChooseLease("3", leases)
+	_, eleven := ChooseLease("3", append(leases, feed.Record{Token: "I"}))
+	if ten == nil || !strings.HasSuffix(ten.Error(), "G, H") || eleven == nil ||
+		!strings.HasSuffix(eleven.Error(), "H, and others") {
+		t.Errorf("of ten leases: %v; of eleven: %v", ten, eleven)
+	}
+}
+
+// A text with a dash is a range if a lease lies in it, and else the beginning of a lease. A lease that has been
+// replaced is not selected.
+func TestALeaseIsSelectedByARangeOrABeginning(t *testing.T) {
+	var all []feed.Record
+	lease := func(text string, state feed.State) {
+		r, err := feed.ParseRange(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, feed.Record{Kind: feed.KindLease, Token: text, Range: r, State: state})
+	}
+	for _, text := range []string{"-0AA", "0AA-1555", "1555-1FFF", "20-2A", "2A-FF"} {
+		lease(text, feed.StateLive)
+	}
+	lease("1FFF-21", feed.StateSplitting) // and its parts are being made
+	lease("1FFF-20", feed.StateLive)
+	lease("20-29", feed.StateRetired)
+	all = append(all, feed.Record{Kind: feed.KindLease, Token: "B1D", Err: feed.ErrBadLease}) // of an unknown range
+	for text, want := range map[string]string{
+		"-": "-0AA", "-0": "-0AA", "-0aa": "-0AA", "0AA-1FFF": "0AA-1FFF", "0AA-1": "0AA-1555", "1555-1F": "1555-1FFF",
+		"155": "1555-1FFF", "20": "20-2A", "2": "", "20-3": "20-3", "-FF": "-FF", "30-40": "30-40", "30": "",
+		"1FFF-2": "",
+	} {
+		got, err := selectAmong(all, text)
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s selects %+v, want an error", text, got)
+			}
+			continue
+		}
+		if r, bad := feed.ParseRange(want); bad != nil || err != nil || got != admin.Of(r) {
+			t.Errorf("%s selects %+v, %v, want %s", text, got, err, want)
+		}
+	}
+	if got, err := selectAmong(all, "B1"); !errors.Is(err, feed.ErrBadLease) {
+		t.Errorf("a lease whose range is unknown: %+v, %v", got, err)
+	}
+	_, err := selectAmong(all, "1FFF-2")
+	if _, isMissing := errors.AsType[usage.Missing](err); isMissing || err == nil ||
+		!strings.Contains(err.Error(), "1FFF-20, 1FFF-21") {
+		t.Errorf("1FFF-2, which two leases begin with: %v", err)
+	}
+}
+
+// A lease of an older processor has the name of its partition, and no range: it is selected by the name, and by the
+// range of the partition.
+func TestALeaseWithoutItsRangeIsSelected(t *testing.T) {
+	o := newOffice(t)
+	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","LeaseToken":"0","Owner":null,"ContinuationToken":"\"1\""}`,
+		o.store.Prefix()))
+	for _, text := range []string{"0", "-", "-f", "-FF"} {
+		got, err := SelectLeases(t.Context(), o.monitored, o.store, text)
+		if err != nil || got != admin.All() {
+			t.Errorf("%s selects %+v, %v, want the only lease", text, got, err)
+		}
 	}
 }
 
