@@ -33,8 +33,8 @@ func hostCommand() *cobra.Command {
 		Use:     "host FILE",
 		GroupID: groupFeed,
 		Short:   "Run the units that a file describes, in one process",
-		Long: `FILE is YAML. Each unit has a handler, which is program, webhook or relay, and options with the names of the flags of
-changefeed run or relay. docs/host.md describes the file, and the command validate checks it.
+		Long: `FILE is YAML. Each unit has a handler, which is program, webhook, functions or relay, and options with the names
+of the flags of changefeed run, functions or relay. docs/host.md describes the file, and the command validate checks it.
 
 Before anything starts, the file, the containers and the rights are checked. A unit that fails later is started again
 after a pause, and the others go on. SIGHUP reads the file again: units that have changed drain and start anew, and a

@@ -66,7 +66,7 @@ A line for each case: ok, FAIL with the reason, or skip. If a case fails, the ex
 // run runs the suite.
 func (o *programTest) run(cmd *cobra.Command, command []string) error {
 	if o.options.Patience <= 0 {
-		return usage.Flag("timeout", o.options.Patience.String(), "more than 0, such as 10s")
+		return usage.Flag("timeout", terminal.Exact(o.options.Patience), "more than 0, such as 10s")
 	}
 	for _, name := range o.options.Only {
 		if names := contracttest.Names(); !slices.Contains(names, name) {
@@ -128,7 +128,7 @@ func caseOf(r contracttest.Result) programCase {
 func programSteeredCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "steered",
-		Short:  "A program that the suite passes",
+		Short:  "A program that passes the suite",
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, out, err := contract.Pipes()

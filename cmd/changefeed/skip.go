@@ -65,7 +65,7 @@ a terminal the command lists the changes and asks; elsewhere --yes is required, 
 	o.registerLease(cmd)
 	cmd.Flags().StringVar(&o.change, "change", "", "only the failing change of the document with this `ID`")
 	cmd.Flags().Var(&o.key, "key", "only a failing change of this partition key, such as '[\"oslo\"]'")
-	cmd.Flags().Int64Var(&o.lsn, "lsn", 0, "only a failing change with this LSN, a `number`")
+	cmd.Flags().Int64Var(&o.lsn, "lsn", 0, "only a failing change with the LSN `N`")
 	return cmd
 }
 
