@@ -86,10 +86,10 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 func (o *functionsOptions) readApp(dir string) (*function.App, error) {
 	switch {
 	case o.Options.Drain <= 0:
-		return nil, usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
+		return nil, usage.Flag("drain", terminal.Exact(o.Options.Drain), "a positive duration")
 	case o.grace <= 0 || o.grace >= o.Options.Drain:
-		return nil, usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
-			o.Options.Drain))
+		return nil, usage.Flag("grace", terminal.Exact(o.grace), fmt.Sprintf("more than 0s and less than --drain (%s)",
+			terminal.Exact(o.Options.Drain)))
 	}
 	app, err := function.ReadApp(dir, function.ReadOptions{Environ: os.Environ(), Only: o.only})
 	if err == nil && o.Letters != "" && !place.IsAddress(o.Letters) && len(app.Functions) > 1 {

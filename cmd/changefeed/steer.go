@@ -81,7 +81,7 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 		return err
 	}
 	if o.wait <= 0 && cmd.Flags().Lookup("wait") != nil { // before anything is asked or read
-		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+		return usage.Flag("wait", terminal.Exact(o.wait), "more than 0, such as 30s")
 	}
 	if err := o.checkLease(); err != nil {
 		return err

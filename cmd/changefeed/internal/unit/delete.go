@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 )
@@ -114,7 +115,8 @@ func idleRecords(ctx context.Context, u Unit, name string) ([]feed.Record, error
 			return nil,
 				fmt.Errorf("unit %q is at work: %s was written %v ago by %q: stop its processors, or wait until %v "+
 					"of silence have passed",
-					u.Processor, record.ID, now.Sub(record.Updated).Round(time.Second), record.Owner, allowed)
+					u.Processor, record.ID, terminal.Exact(now.Sub(record.Updated).Round(time.Second)), record.Owner,
+					terminal.Exact(allowed))
 		}
 	}
 	return records, nil
