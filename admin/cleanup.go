@@ -72,7 +72,7 @@ func surplusIn(v *records.View) (found []Surplus, err error) {
 		case r.State == feed.StateRetired:
 			s.Why = whyRetired(r, leases, v.Now())
 		case r.State == feed.StateLive && !runs && isOld(r) && workOn(r, v.Now()) == "":
-			s.Mark, s.Why = true, "it has the mark of a pause that is over, and no instance runs that would remove it"
+			s.Mark, s.Why = true, "the lease has the mark of a pause that is over, and no instance runs that would remove the mark"
 		}
 		if s.Why != "" {
 			found = append(found, s)

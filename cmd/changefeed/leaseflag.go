@@ -20,7 +20,7 @@ import (
 // registerLease adds the flag to select a lease.
 func (o *steerOptions) registerLease(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.lease, "lease", "",
-		"only the lease of this `range`, as changefeed leases shows it, or of a beginning that only one has")
+		"only the lease of this `range`, as changefeed leases shows it, or the beginning of only one range")
 }
 
 // checkLease checks the flag to select a lease, before anything is opened.
@@ -49,7 +49,7 @@ func (o *steerOptions) selection(ctx context.Context) (admin.Selection, error) {
 	}
 	lease, err := unit.ChooseLease(o.lease, leases)
 	if _, isMissing := errors.AsType[usage.Missing](err); isMissing && noRange == nil {
-		return admin.Of(r), nil // package admin says what is wrong with the range
+		return admin.Of(r), unit.CheckCut(r, leases) // package admin says what else is wrong with the range
 	}
 	return admin.Of(lease.Range), err
 }

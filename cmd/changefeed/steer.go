@@ -325,8 +325,8 @@ func (o *steerOptions) sayEarlier(q *admin.Request) {
 	if q.Reason != "" {
 		why = ": " + terminal.OneLine(q.Reason)
 	}
-	o.report.Notice("%s had paused %s already%s; who and why stay as they were", terminal.OneLine(cmp.Or(q.By, "somebody")),
-		q.Of, why)
+	o.report.Notice("%s had paused %s already%s; that pause stays as it is, with its author and reason",
+		terminal.OneLine(cmp.Or(q.By, "somebody")), q.Of, why)
 }
 
 // leasesResumeCommand is the command leases resume.

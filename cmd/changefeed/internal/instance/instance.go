@@ -152,7 +152,7 @@ func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
 	if s.Leases == "" {
 		leases = source.Beside(unit.DefaultContainer)
 		// The user did not write this address, so an error about it names the flag for another address.
-		leases.Field = "--leases"
+		leases.Field = "the default of --leases"
 		return source, leases, nil
 	}
 	leases, err = s.Account.Parse("--leases", s.Leases)

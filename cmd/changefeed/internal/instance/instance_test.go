@@ -68,7 +68,7 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		case tt.want != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.want)):
 			t.Errorf("got %v, want %q", err, tt.want)
 		case tt.want == "" && (err != nil || i.leases.String() != "cosmos:shop/leases" ||
-			i.leases.Field != "--leases" ||
+			i.leases.Field != "the default of --leases" ||
 			!strings.HasSuffix(i.Options.Instance, fmt.Sprintf("-%d", os.Getpid()))):
 			t.Errorf("got %+v, %v, want an instance with a name and leases beside its source", i, err)
 		}
@@ -395,7 +395,7 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	}
 	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
-		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too; there are leases, letters, orders") {
+		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too; the store has leases, letters, orders") {
 		t.Errorf("without a container for letters: %v", err)
 	}
 }

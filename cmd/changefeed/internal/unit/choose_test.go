@@ -68,3 +68,23 @@ func TestTheHistoryOfANarrowTerminalHasAllPositions(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// A range that has a part of a lease names the flag, and the lease.
+func TestARangeThatCutsALeaseIsRefused(t *testing.T) {
+	leases := []feed.Record{
+		{Token: "-15", Range: feed.Range{Min: "", Max: "15"}},
+		{Token: "15-FF", Range: feed.Range{Min: "15", Max: "FF"}},
+	}
+	for text, want := range map[string]string{
+		"-15": "", "-FF": "", "15-2A": "--lease is 15-2A: the range cuts lease 15-FF: want a range that ends where leases do, " +
+			"such as 15-FF",
+	} {
+		r, err := feed.ParseRange(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckCut(r, leases); (err != nil) != (want != "") || err != nil && err.Error() != want {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}

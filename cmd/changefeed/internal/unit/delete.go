@@ -84,8 +84,7 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return Unit{}, usage.Missing{Err: usage.Flag("name", name, "the name of a unit that has leases here: "+
-			cmp.Or(strings.Join(known, ", "), "there is none"))}
+		return Unit{}, NoUnit(name, known)
 	}
 	var prefixes []string
 	for _, u := range named {
