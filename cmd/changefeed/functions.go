@@ -150,14 +150,14 @@ func (o *functionsOptions) explainMistakes(dir string, err error) error {
 	mistakes := strings.Split(err.Error(), "\n")
 	switch {
 	case len(mistakes) == 1 && errors.Is(err, function.ErrNoFunction):
-		return usage.Missing{Err: err}
+		return usage.Missing{Err: fmt.Errorf("--function: %w", err)}
 	case len(mistakes) == 1:
 		return err
 	}
 	for _, mistake := range mistakes {
 		o.report.Warn("%s", mistake)
 	}
-	return fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))
+	return usage.Error{Err: fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))}
 }
 
 // showPlans writes what would run.

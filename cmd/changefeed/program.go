@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ func (o *programTest) run(cmd *cobra.Command, command []string) error {
 	}
 	for _, name := range o.options.Only {
 		if names := contracttest.Names(); !slices.Contains(names, name) {
-			return usage.Flag("case", name, "the name of a case, such as "+names[0])
+			return usage.Flag("case", strconv.Quote(name), "the name of a case, such as "+strconv.Quote(names[0]))
 		}
 	}
 	if n, _ := cmd.Flags().GetCount(verboseFlag); n > 0 {

@@ -224,7 +224,7 @@ func TestAnInstanceIsJudgedByItsRecord(t *testing.T) {
 			t.Fatalf("%d findings, want 2: %v", len(all), all)
 		}
 		all[0].want(t, Warn, "gone without an end: early/B, good/A", "why")
-		all[1].want(t, Warn, "no instance runs", "start one")
+		all[1].want(t, Warn, "no instance runs", "start an instance")
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/millrace/changefeed/internal/sentence"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // A Page is the help of a command.
@@ -104,7 +104,7 @@ func shortened(value string) string {
 	if err != nil {
 		return value
 	}
-	return sentence.Exact(d)
+	return terminal.Exact(d)
 }
 
 // isZero reports whether a flag has no default that the help must show.

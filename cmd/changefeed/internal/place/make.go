@@ -58,8 +58,8 @@ func checkNewName(a Address) error {
 	for _, n := range []struct{ of, name string }{{"database", a.Database}, {"container", a.Container}} {
 		if utf8.RuneCountInString(n.name) > maxName || strings.ContainsAny(n.name, `/\?#`) ||
 			strings.ContainsFunc(n.name, unicode.IsControl) || strings.TrimRight(n.name, " ") != n.name {
-			return usage.Error{Err: fmt.Errorf("%s: the %s is %q: want a name of at most %d characters, without / \\ ? #, "+
-				"control characters and a blank at its end", terminal.OneLine(a.Quote()), n.of, n.name, maxName)}
+			return usage.Error{Err: fmt.Errorf("%s: the %s is %q: want a name of at most %d characters, without / \\ ? # and "+
+				"control characters, and without a blank at its end", terminal.OneLine(a.Quote()), n.of, n.name, maxName)}
 		}
 	}
 	return nil
@@ -73,6 +73,9 @@ func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.
 		if err = w.rehearse(ctx, a); err == nil {
 			db, err = o.openStore(a, docstore.Options{})
 		}
+	}
+	if errors.Is(err, docstore.ErrNotStore) {
+		err = fmt.Errorf("%s: %w", a.quoteStore(), err)
 	}
 	return db, err
 }
@@ -162,9 +165,11 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	case cut && w.Spec.Ranges < 1:
 		return nil, usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), "1 or more")
 	case w.Spec.Retention > 0 && w.Spec.Retention < time.Minute:
-		return nil, usage.Flag("retention", terminal.Exact(w.Spec.Retention), "1m or more: an account counts whole minutes")
+		return nil, usage.Flag("retention", terminal.Exact(w.Spec.Retention),
+			"1m or more: an account counts whole minutes")
 	case w.Spec.Retention%time.Minute != 0:
-		return nil, usage.Flag("retention", terminal.Exact(w.Spec.Retention), "whole minutes, such as 90m: an account counts them")
+		return nil, usage.Flag("retention", terminal.Exact(w.Spec.Retention),
+			"whole minutes, such as 90m: an account counts them")
 	case cut && !a.cutsPartitions(ctx):
 		return nil,
 			usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new "+
