@@ -261,9 +261,9 @@ type optionRule struct {
 // rulesOfValues are the rules of each option by itself.
 func (o Options) rulesOfValues() []optionRule {
 	const (
-		duration = "a positive duration, or zero for the default"
-		number   = "a positive number, or zero for the default"
-		none     = "a positive duration, or zero for none"
+		duration = "a positive duration, or 0 for the default"
+		number   = "a positive number, or 0 for the default"
+		none     = "a positive duration, or 0 for none"
 	)
 	return []optionRule{
 		{
@@ -289,7 +289,7 @@ func (o Options) rulesOfValues() []optionRule {
 		{o.MaxLeases >= 0, "MaxLeases", o.MaxLeases, number},
 		{
 			o.Weight > 0 && o.Weight <= instance.MaxWeight, "Weight", o.Weight,
-			fmt.Sprintf("1 to %d, or zero for the default", instance.MaxWeight),
+			fmt.Sprintf("1 to %d, or 0 for the default", instance.MaxWeight),
 		},
 		{o.CheckpointItems >= 0, "CheckpointItems", o.CheckpointItems, number},
 		{o.Concurrency >= 0, "Concurrency", o.Concurrency, number},
@@ -316,8 +316,8 @@ func (o Options) rulesOfCombinations() []optionRule {
 	_, box := o.OnFailure.DeadLetters.(feed.LetterBox)
 	parts := o.toParts()
 	return []optionRule{
-		{o.Renew < parts.Trust(), "Renew", o.Renew, fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)",
-			o.Expiration, parts.Margin())},
+		{o.Renew < parts.Trust(), "Renew", o.Renew, fmt.Sprintf("less than %v, which is Expiration minus its safety margin (%v)",
+			parts.Trust(), parts.Margin())},
 		{o.RetryMax >= o.RetryMin, "RetryMax", o.RetryMax, fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)},
 		{
 			o.Mode == feed.LatestVersion || o.Start.IsNow(), "Start", o.Start,

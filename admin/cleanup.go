@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // Surplus is a record of a unit that nothing needs, or a lease with the mark of a pause that is over.
@@ -71,7 +72,7 @@ func surplusIn(v *records.View) (found []Surplus, err error) {
 		case r.State == feed.StateRetired:
 			s.Why = whyRetired(r, leases, v.Now())
 		case r.State == feed.StateLive && !runs && isOld(r) && workOn(r, v.Now()) == "":
-			s.Mark, s.Why = true, "it has the mark of a pause that is over, and no instance runs that would remove it"
+			s.Mark, s.Why = true, "the lease has the mark of a pause that is over, and no instance runs that would remove the mark"
 		}
 		if s.Why != "" {
 			found = append(found, s)
@@ -90,7 +91,7 @@ func hasInstance(all []feed.Record, now time.Time) bool {
 // whyHost says why the presence of an instance is surplus; empty if it is not.
 func whyHost(r feed.Record, now time.Time) string {
 	if quiet := now.Sub(r.Updated); quiet > max(longGone, 3*r.TTL) {
-		return fmt.Sprintf("its instance has shown no life for %v", quiet.Round(time.Second))
+		return fmt.Sprintf("its instance has shown no life for %v", sentence.Exact(quiet.Round(time.Second)))
 	}
 	return ""
 }
@@ -118,7 +119,8 @@ func whyRetired(r feed.Record, leases []feed.Record, now time.Time) string {
 	if !records.IsOurs(r) || records.IsLate(r) || quiet <= longGone || len(records.Holes(r.Range, leases)) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("other leases have replaced it, %v ago, and hold all of its keys", quiet.Round(time.Second))
+	return fmt.Sprintf("other leases have replaced it, %v ago, and hold all of its keys",
+		sentence.Exact(quiet.Round(time.Second)))
 }
 
 // CleanUp removes surplus that [Unit.Surplus] has found, if it is surplus still and nobody has written it since. It

@@ -160,7 +160,7 @@ var conditions = []condition{
 			return "owned by a processor of another make", l.isForeign()
 		},
 		means:  "owned by a processor of another make",
-		next:   always("see that its other processors have the same handler"),
+		next:   always("make sure that the other processors of the unit have the same handler"),
 		advice: always("Stop the other kind of processor before you pause or reset the unit."),
 	},
 	{

@@ -86,7 +86,7 @@ func ExampleUnit_List() {
 	// Output:
 	// -FF of "": stopped at "0", 0 behind
 	// stopped -FF: no instance runs: start an instance
-	// It is at position "0", and no change comes after it.
+	// The lease is at position "0", and no change comes after it.
 	// Stopped: no instance runs, nothing is waiting.
 	// Next: Start an instance of the unit.
 }

@@ -128,7 +128,13 @@ func (e explainer) whoOwns() string {
 			instances++
 		}
 	}
-	runs := sentence.Count(instances, "instance") + " of the unit at work."
+	runs := "no instance of the unit is at work."
+	switch {
+	case instances == 1:
+		runs = "1 instance of the unit is at work."
+	case instances > 1:
+		runs = sentence.Count(instances, "instance") + " of the unit are at work."
+	}
 	if e.Free() {
 		return fmt.Sprintf("Nobody owns the lease, which was last written at %s, %s ago; %s",
 			sentence.Clock(e.Updated, e.now()), sentence.Duration(e.Silent), runs)
@@ -136,7 +142,7 @@ func (e explainer) whoOwns() string {
 	until := e.Updated.Add(e.allowed())
 	switch {
 	case e.State == StateRetired || e.State == StateBroken:
-		return fmt.Sprintf("It names %s as its owner, and was last written at %s, %s ago.", e.Owner,
+		return fmt.Sprintf("The lease names %s as its owner, and was last written at %s, %s ago.", e.Owner,
 			sentence.Clock(e.Updated, e.now()), sentence.Duration(e.Silent))
 	case e.isOverdue():
 		return fmt.Sprintf("%s owned the lease until %s, and wrote it last at %s; %s", e.Owner,
@@ -152,9 +158,9 @@ func (e explainer) whoOwns() string {
 
 // whereItIs says the position, and what comes after it.
 func (e explainer) whereItIs() string {
-	at := "It has no position yet"
+	at := "The lease has no position yet"
 	if e.Position != (feed.Position{}) {
-		at = "It is at position " + e.Position.String()
+		at = "The lease is at position " + e.Position.String()
 	}
 	switch {
 	case e.Lag == nil:

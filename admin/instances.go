@@ -61,10 +61,10 @@ func describeInstance(record feed.Record, now time.Time) Instance {
 	switch {
 	case record.State == feed.StateRetired:
 		i.Presence = Ended
-		i.note("stopped %v ago", quiet.Round(time.Second))
+		i.note("stopped %v ago", sentence.Exact(quiet.Round(time.Second)))
 	case quiet > i.allowed():
 		i.Presence = Gone
-		i.note("gone: it has shown no life for %v", quiet.Round(time.Second))
+		i.note("gone: it has shown no life for %v", sentence.Exact(quiet.Round(time.Second)))
 	}
 	return i
 }

@@ -114,7 +114,7 @@ func (l *Lease) describe(of *Listing) {
 	}
 	if record.Fence.After(now) {
 		l.note("its new owner begins in %v, when the last one must have stopped",
-			record.Fence.Sub(now).Round(time.Second))
+			sentence.Exact(record.Fence.Sub(now).Round(time.Second)))
 	}
 	if record.Attempts > 0 {
 		l.note("the batch after its position has failed %s", sentence.Count(record.Attempts, "time"))

@@ -72,7 +72,7 @@ func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
 		},
 		{
 			"dead", 61 * time.Second, nil, StateExpired, time.Minute,
-			"expired: its owner has been silent for 1m1s, 1m0s are allowed",
+			"expired: its owner has been silent for 1m1s, 1m are allowed",
 		},
 		{"of a .NET processor that is dead", 61 * time.Second, func(l *feed.Record) {
 			l.Epoch, l.Expiration = "", 0
@@ -127,7 +127,7 @@ func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
 		{"of an owner that has stopped", func(r *feed.Record) { r.Owner, r.Epoch = "", "" }, since, noteFree, false},
 		{"of an owner that is silent", func(r *feed.Record) {
 			r.Updated = now.Add(-5 * time.Minute)
-		}, since, "expired: its owner has been silent for 5m0s, 1m0s are allowed", false},
+		}, since, "expired: its owner has been silent for 5m, 1m are allowed", false},
 		{"before another processor", func(r *feed.Record) {
 			r.Epoch = ""
 		}, since, "owned by a processor of another make", false},

@@ -115,14 +115,15 @@ func (l *Lease) noteStanding(of *Listing) {
 		l.note(noteFree)
 	case StateExpired:
 		l.Since = l.Updated.Add(l.allowed())
-		l.note("expired: its owner has been silent for %v, %v are allowed", quiet, l.allowed())
+		l.note("expired: its owner has been silent for %s, %s are allowed", sentence.Exact(quiet),
+			sentence.Exact(l.allowed()))
 	case StateSilent:
 		l.Since = l.Updated
 		if of.hasOthers(l) {
-			l.note("its owner has been silent for %v: others take over in %v", quiet,
-				(l.allowed() - l.Silent).Round(time.Second))
+			l.note("its owner has been silent for %v: others take over in %s", sentence.Exact(quiet),
+				sentence.Exact((l.allowed() - l.Silent).Round(time.Second)))
 		} else {
-			l.note("its owner has been silent for %v, and no other instance runs to take over", quiet)
+			l.note("its owner has been silent for %v, and no other instance runs to take over", sentence.Exact(quiet))
 		}
 	default:
 		if l.Epoch == "" {

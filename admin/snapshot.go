@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // Snapshot is the positions of a unit at one moment. Its JSON is for people too.
@@ -256,7 +257,7 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 	}
 	if late := s.Taken.Sub(v.Now()); late > time.Hour { // clocks differ by less
 		return nil, fmt.Errorf("%w: the snapshot says that it was taken at %s, in %v: want the time of the past at which "+
-			"it was taken", feed.ErrBadRequest, s.Taken.Format(time.RFC3339), late.Round(time.Minute))
+			"it was taken", feed.ErrBadRequest, s.Taken.Format(time.RFC3339), sentence.Exact(late.Round(time.Minute)))
 	}
 	leases, bad := v.Leases()
 	if holes := records.Holes(feed.FullRange(), slices.Concat(leases, bad)); len(holes) > 0 {

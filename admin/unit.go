@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // ErrNotServed means that the instances of the unit have not obeyed before the end of the context. The text says which
@@ -163,10 +164,10 @@ func workOn(lease feed.Record, now time.Time) string {
 	switch {
 	case isAtWork(lease, now):
 		return fmt.Sprintf("lease %s belongs to %s, who last wrote it %v ago", lease.Token, lease.Owner,
-			now.Sub(lease.Updated).Round(time.Second))
+			sentence.Exact(now.Sub(lease.Updated).Round(time.Second)))
 	case lease.Fence.After(now):
 		return fmt.Sprintf("an earlier owner of lease %s may work for %v", lease.Token,
-			lease.Fence.Sub(now).Round(time.Second))
+			sentence.Exact(lease.Fence.Sub(now).Round(time.Second)))
 	}
 	return ""
 }

@@ -71,7 +71,7 @@ func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 	if o.Alarm < 0 {
 		return nil, &changefeed.OptionError{
 			Field: "Alarm", Value: o.Alarm.String(),
-			Want: "a positive duration, or zero for the default",
+			Want: "a positive duration, or 0 for the default",
 		}
 	}
 	o.Source = cmp.Or(o.Source, "/events")

@@ -109,7 +109,7 @@ func TestAPersonIsAskedBeforeAnythingIsDeleted(t *testing.T) {
 		{
 			append(at("leases", "delete", "--name", "mailer"), "leases"),
 			"Delete 1 lease of unit mailer on orders, with the positions? [y/N] ", "y",
-			"deleted mailer on orders, leases: 1", 0,
+			"deleted unit mailer on orders with 1 lease", 0,
 		},
 		{
 			append(at("dlq", "drop", "--name", "mailer", "--all"), "letters"),

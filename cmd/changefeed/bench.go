@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -77,9 +78,9 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 func (o *benchOptions) checkFlags(chosen []bench.Benchmark) error {
 	switch {
 	case o.load < 0:
-		return usage.Flag("load", o.load.String(), "a positive duration")
+		return usage.Flag("load", terminal.Exact(o.load), "a positive duration")
 	case o.load > 0 && !slices.Contains(bench.Names(chosen), "serve_memory"):
-		return usage.Flag("load", o.load.String(), "serve_memory among the benchmarks, because no other has a load")
+		return usage.Flag("load", terminal.Exact(o.load), "serve_memory among the benchmarks, because no other has a load")
 	}
 	if o.against == "" {
 		return nil

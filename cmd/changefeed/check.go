@@ -62,7 +62,7 @@ type checked struct {
 	Documents  *int64               `json:"documents" about:"documents in the store when the check began"`
 	Records    int64                `json:"records" about:"records that were checked: several for a document"`
 	Violations []docstore.Violation `json:"violations" about:"at most 20"`
-	Error      string               `json:"error,omitempty" about:"why the check could not be done"`
+	Error      report.Known         `json:"error" about:"why the check could not be done; null if it was done"`
 }
 
 // ReportedAs implements [report.Value].
@@ -72,7 +72,7 @@ func (checked) ReportedAs() string { return "check" }
 func (c checked) verdict() error {
 	switch {
 	case c.Error != "":
-		return errors.New(c.Error)
+		return errors.New(string(c.Error))
 	case len(c.Violations) > 0:
 		return usage.Found{Err: fmt.Errorf("%s: %w: %d violations", c.Store, docstore.ErrCorrupt, len(c.Violations))}
 	}
@@ -98,7 +98,7 @@ func (o *checkOptions) checkStore(cmd *cobra.Command, store string) (checked, er
 			terminal.Count(found.Records, "record"), terminal.Count(len(found.Violations), "violation"))
 	}
 	if err != nil {
-		found.Error = place.Plain(err)
+		found.Error = report.Known(place.Plain(err))
 	}
 	found.OK = found.verdict() == nil
 	return found, err

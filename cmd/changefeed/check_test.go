@@ -139,7 +139,7 @@ func TestACheckThatCannotBeDoneSaysWhy(t *testing.T) {
 	var report checked
 	out, _, err := call(t, "check", "http://127.0.0.1:1", "-o", "json")
 	if jsonErr := json.Unmarshal([]byte(out), &report); jsonErr != nil || err == nil ||
-		report.Error != place.Plain(err) || place.Hint(err) == "" {
+		string(report.Error) != place.Plain(err) || place.Hint(err) == "" {
 		t.Errorf("got %q, %v, want a report with the error, which has a hint", out, err)
 	}
 	if out, _, err := call(t, "check", "cosmos:shop/orders", "-o", "json"); !errors.As(err, new(usage.Error)) ||

@@ -155,7 +155,7 @@ func (o *createOptions) run(cmd *cobra.Command, args []string) error {
 		return usage.Flag("ru", strconv.Itoa(o.ru), fmt.Sprintf("%d to %d in steps of %d", minThroughput, maxThroughput,
 			stepThroughput))
 	case o.retention%time.Minute != 0:
-		return usage.Flag("retention", o.retention.String(), "whole minutes, such as 90m or 24h")
+		return usage.Flag("retention", terminal.Exact(o.retention), "whole minutes, such as 90m or 24h")
 	case o.ru > rangeThroughput && changed("ranges"):
 		return usage.Flag("ru", strconv.Itoa(o.ru), fmt.Sprintf("at most %d with --ranges, because more has several "+
 			"partitions by itself", rangeThroughput))

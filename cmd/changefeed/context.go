@@ -22,8 +22,8 @@ func contextCommand() *cobra.Command {
 		GroupID: groupTools,
 		Short:   "Name accounts and stores, and choose one of them",
 		Long: `A context names an account or a store in a directory, with its key, its
-certificate and a default database. With a context, an ADDRESS may be DATABASE/CONTAINER
-or, in the default database, CONTAINER.
+certificate and a default database. With a context, an ADDRESS may be DATABASE/container
+or, in the default database, container.
 
 A command uses the context of --context, or else of $CHANGEFEED_CONTEXT, or else the current
 one, which changefeed context use sets. --context= uses none. Flags such as --endpoint come

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 )
@@ -53,7 +54,7 @@ func (c *containerFlags) check() error {
 	case c.ranges < 1 || c.ranges > maxRanges:
 		return usage.Flag("ranges", strconv.Itoa(c.ranges), fmt.Sprintf("1 to %d", maxRanges))
 	case c.retention < 0:
-		return usage.Flag("retention", c.retention.String(), "0 or more, such as 24h")
+		return usage.Flag("retention", terminal.Exact(c.retention), "0 or more, such as 24h")
 	}
 	return nil
 }

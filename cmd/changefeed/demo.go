@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -59,7 +60,7 @@ early, with the same judgement.`,
 // standard error, so standard output contains only the report.
 func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if o.length < shortestDemo {
-		return usage.Flag("for", o.length.String(), fmt.Sprintf("at least %v, for the takeover to fit in",
+		return usage.Flag("for", terminal.Exact(o.length), fmt.Sprintf("at least %v, for the takeover to fit in",
 			shortestDemo))
 	}
 	dir := o.dir

@@ -58,12 +58,14 @@ type letterOptions struct {
 	report *report.Report
 }
 
+// keyForms says how a partition key is written.
+const keyForms = `text, or JSON such as [5] or ["a","b"]`
+
 // register adds the flags to a command.
 func (o *letterOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
 	cmd.Flags().StringVar(&o.query.Name, "name", "", "`name` of the deployment unit")
-	cmd.Flags().Var(&o.key, "key",
-		`only letters of this partition key: text, or JSON such as [5] or ["a","b"]`)
+	cmd.Flags().Var(&o.key, "key", "only letters of this partition key: "+keyForms)
 	cmd.Flags().StringVar(&o.query.Source, "source", "",
 		"`address` of the container that the unit reads, if several units have this name")
 	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag

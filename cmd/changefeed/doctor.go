@@ -62,7 +62,7 @@ the units that read that container.`,
 func (o *doctorOptions) run(cmd *cobra.Command, args []string) error {
 	for name, d := range map[string]time.Duration{"timeout": o.each, "wait": o.whole} {
 		if d <= 0 {
-			return usage.Flag(name, d.String(), "more than 0, such as 30s")
+			return usage.Flag(name, terminal.Exact(d), "more than 0, such as 30s")
 		}
 	}
 	at, err := o.wholeAddress(cmd, args)

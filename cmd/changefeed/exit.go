@@ -41,9 +41,9 @@ var exitCodes = []struct {
 	{exitDone, "done", "The work is done. A command that runs until you end it, such as run, tail or serve, has ended in order."},
 	{exitFailed, "failed", "The work has failed, or a part of it was left out, or a check of doctor has failed. A retry may help."},
 	{exitUsage, "usage", "The command was called wrongly, and nothing was done. Correct the command line."},
-	{exitMissing, "missing", "Something that you name does not exist: a store, database, container, unit, partition, letter or file."},
+	{exitMissing, "missing", "Something that you name does not exist: a store, database, container, document, unit, partition, letter, context, program or file."},
 	{exitRefused, "refused", "An account or a server cannot be reached or refuses your key, or another process has the store open."},
-	{exitFound, "found", "The work is done, and has found something: violations in a store, or a fault of --fail-on."},
+	{exitFound, "found", "The work is done, and has found something: violations in a store, a fault of --fail-on, or a case that a program fails."},
 	{exitInterrupted, "interrupted", "You have interrupted the work before its end."},
 }
 

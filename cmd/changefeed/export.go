@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -115,6 +116,9 @@ var exportKind = report.Kind{
 
 // exportDocuments writes the documents of a container, and a summary.
 func (o *exportOptions) exportDocuments(ctx context.Context, c *place.Container) (err error) {
+	if err := items.CheckPrefix(c, o.key.Value); err != nil {
+		return err
+	}
 	chosen, begun := o.documentOptions(), time.Now()
 	write := func() error { return unload.Documents(ctx, c.Source, o.report.Out, chosen) }
 	before, kept := int64(0), func() int64 { return 0 }
@@ -189,11 +193,20 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 	})
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of a store to salvage", dir)}
+			err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of a store to salvage",
+				o.quoteStore(dir))}
 		}
 		return o.unfinished(cmd.Context(), chosen, 0, err)
 	}
 	return cmp.Or(o.report.Aside(left.Line(), left.WriteLosses), left.Err())
+}
+
+// quoteStore returns the beginning of an error about the directory of a store.
+func (o *exportOptions) quoteStore(dir string) string {
+	if o.db != "" {
+		return "--db is " + dir
+	}
+	return "ADDRESS is " + dir
 }
 
 // damagedStore returns the directory, and the container if the command line names a container. Only a directory can be

@@ -248,7 +248,7 @@ func TestTheLeasesOfAUnitAreDeletedInEachForm(t *testing.T) {
 		}
 	}
 	for form, want := range map[string]string{
-		"text": "deleted one on c, leases: 1\n",
+		"text": "deleted unit one on c with 1 lease\n",
 		"json": `{"kind":"deleted_unit","schema":1,"processor":"two","container":"c","deleted":1,"dry_run":false}` +
 			"\n",
 	} {

@@ -88,10 +88,10 @@ func (o *functionsOptions) readApp(dir string) (*function.App, error) {
 	case dir == "": // as by a variable that is empty: it would be the working directory
 		return nil, usage.Error{Err: errors.New("DIR is empty: want the directory of an Azure Functions app")}
 	case o.Options.Drain <= 0:
-		return nil, usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
+		return nil, usage.Flag("drain", terminal.Exact(o.Options.Drain), "a positive duration")
 	case o.grace <= 0 || o.grace >= o.Options.Drain:
-		return nil, usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
-			o.Options.Drain))
+		return nil, usage.Flag("grace", terminal.Exact(o.grace), fmt.Sprintf("more than 0s and less than --drain (%s)",
+			terminal.Exact(o.Options.Drain)))
 	}
 	app, err := function.ReadApp(dir, function.ReadOptions{Environ: os.Environ(), Only: o.only})
 	if err == nil && o.Letters != "" && !place.IsAddress(o.Letters) && len(app.Functions) > 1 {
@@ -152,14 +152,14 @@ func (o *functionsOptions) explainMistakes(dir string, err error) error {
 	mistakes := strings.Split(err.Error(), "\n")
 	switch {
 	case len(mistakes) == 1 && errors.Is(err, function.ErrNoFunction):
-		return usage.Missing{Err: err}
+		return usage.Missing{Err: fmt.Errorf("--function: %w", err)}
 	case len(mistakes) == 1:
 		return err
 	}
 	for _, mistake := range mistakes {
 		o.report.Warn("%s", mistake)
 	}
-	return fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))
+	return usage.Error{Err: fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))}
 }
 
 // showPlans writes what would run.

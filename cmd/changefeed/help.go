@@ -217,11 +217,11 @@ An account needs a key. changefeed uses the first of
   --connection-string  endpoint and key in one text
   $` + place.ConnectionVariable + `
   $` + place.KeyVariable + `          for the account of --endpoint or $` + place.EndpointVariable + `
+  $` + place.ServerKeyVariable + `      for a loopback address, and an endpoint of your settings
 
 A key is sent only to the endpoint with which you gave it; -v says which key is used. A context has its own key. Without
-a key the emulator's well-known key is used for a
-loopback address, and the Microsoft Entra ID identity of this machine for any other. If a server made its own
-certificate, --ca names the file with the certificate.`,
+a key the emulator's well-known key is used for a loopback address, and the Microsoft Entra ID identity of this machine
+for any other. If a server made its own certificate, --ca names the file with the certificate.`,
 	}
 }
 

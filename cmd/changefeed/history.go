@@ -19,7 +19,7 @@ func leasesHistoryCommand() *cobra.Command {
 the clock of the store that has the leases. The history is a document among the leases, which processors ignore. It is deleted with
 the unit (changefeed leases delete).`,
 		Example: `  changefeed leases history --db data --name mailer
-  changefeed leases history --db data --name mailer -o csv --fields time,action`,
+  changefeed leases history --db data --name mailer -o csv --fields at,action`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withUnit(cmd, args, func(u *admin.Unit, of string) error {
 				entries, err := u.History(cmd.Context())

@@ -33,8 +33,8 @@ func hostCommand() *cobra.Command {
 		Use:     "host FILE",
 		GroupID: groupFeed,
 		Short:   "Run the units that a file describes, in one process",
-		Long: `FILE is YAML. Each unit has a handler, which is program, webhook or relay, and options with the names of the flags of
-changefeed run or relay. docs/host.md describes the file, and the command validate checks it.
+		Long: `FILE is YAML. Each unit has a handler, which is program, webhook, functions or relay, and options with the names
+of the flags of changefeed run, functions or relay. docs/host.md describes the file, and the command validate checks it.
 
 Before anything starts, the file, the containers and the rights are checked. A unit that fails later is started again
 after a pause, and the others go on. SIGHUP reads the file again: units that have changed drain and start anew, and a
@@ -160,12 +160,12 @@ With --schema, the JSON Schema of the file is written, for editors.`,
 
 // hosted is a unit of a file, for people and programs.
 type hosted struct {
-	Unit    string `json:"unit" about:"the name of the unit"`
-	Line    int    `json:"line" about:"of the unit in the file"`
-	Handler string `json:"handler" about:"program, webhook, functions or relay, with its value"`
-	Source  string `json:"source" about:"the address of the monitored container; of an app, its containers"`
-	OK      bool   `json:"ok" about:"the unit can start"`
-	Error   string `json:"error,omitempty" about:"why it cannot, with the place in the file"`
+	Unit    string       `json:"unit" about:"the name of the unit"`
+	Line    int          `json:"line" about:"of the unit in the file"`
+	Handler string       `json:"handler" about:"program, webhook, functions or relay, with its value"`
+	Source  string       `json:"source" about:"the address of the monitored container; of an app, its containers"`
+	OK      bool         `json:"ok" about:"the unit can start"`
+	Error   report.Known `json:"error" about:"why it cannot, with the place in the file; null if it can"`
 }
 
 // ReportedAs implements [report.Value].
@@ -191,7 +191,7 @@ func validate(cmd *cobra.Command, path string, isOffline bool, r *report.Report)
 		if !isOffline {
 			if err := h.checkUnit(cmd.Context(), u); err != nil {
 				failures = append(failures, err)
-				row.OK, row.Error, verdict = false, place.Plain(err), "FAIL"
+				row.OK, row.Error, verdict = false, report.Known(place.Plain(err)), "FAIL"
 			}
 		}
 		table = append(table, []string{verdict, fmt.Sprintf("%s:%d", path, u.Line), u.name, row.Handler, row.Source})

@@ -83,8 +83,11 @@ Times are RFC 3339, durations are seconds, and what is not known is null. A late
 member is removed or changes its meaning, the number of the schema grows.
 
 Results go to standard output. An error is an object of the kind error on standard error, with the name of its exit
-code (changefeed help exit-codes) and a hint. The documents of export, and the changes of tail, are JSON in any form
-of the output; a change with its metadata has the kind change.
+code (changefeed help exit-codes), a hint, and the reason as one word. Either may be null.
+
+Your documents have no kind: those of export, get and query, and those of tail without -o json. The documents of export
+and tail are JSON in any form of the output. The log of run, relay, functions and host on standard error has no kind
+either: its objects have time, level and msg.
 
 The kinds are
 

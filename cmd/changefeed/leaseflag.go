@@ -16,7 +16,7 @@ import (
 // registerLease adds the flag to select a lease.
 func (o *steerOptions) registerLease(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.lease, "lease", "",
-		"only the lease of this `range`, as changefeed leases shows it, or of a beginning that only one has")
+		"only the lease of this `range`, as changefeed leases shows it, or the beginning of only one range")
 }
 
 // checkLease checks the flag to select a lease, before anything is opened.

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -102,8 +100,7 @@ func unitsNamed(name string, units []unit.Unit) (found []unit.Unit, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, usage.Missing{Err: usage.Flag("name", name,
-			"the name of a unit: "+cmp.Or(strings.Join(names, ", "), "there is none"))}
+		return nil, unit.NoUnit(name, names)
 	}
 	return found, nil
 }

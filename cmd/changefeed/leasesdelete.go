@@ -75,8 +75,8 @@ func (o *unitDeletion) remove(cmd *cobra.Command, units []unit.Unit) error {
 	}
 	done := unit.Deleted{Processor: gone.Processor, Container: gone.Container, Leases: n, DryRun: o.sure.DryRun}
 	return o.report.Object(done, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s %s on %s, leases: %d\n", o.sure.Verb("deleted", "delete"),
-			terminal.OneLine(gone.Processor), terminal.OneLine(gone.Container), n)
+		_, err := fmt.Fprintf(w, "%s unit %s on %s with %s\n", o.sure.Verb("deleted", "delete"),
+			terminal.OneLine(gone.Processor), terminal.OneLine(gone.Container), terminal.Count(n, "lease"))
 		return err
 	})
 }

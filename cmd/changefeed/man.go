@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +25,11 @@ Files of the same names are replaced.`,
   changefeed man pages && man -l pages/changefeed-tail.1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := args[0]
-			if err := os.MkdirAll(dir, 0o755); err != nil {
+			err := os.MkdirAll(dir, 0o755)
+			switch {
+			case errors.Is(err, syscall.ENOTDIR):
+				return usage.Error{Err: fmt.Errorf("DIR is %s: it is a file: want a directory", dir)}
+			case err != nil:
 				return usage.Path("DIR", dir, err)
 			}
 			return writePages(dir, cmd.Root())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -34,9 +35,16 @@ changed.`,
 
 // mergeArgs accepts two ids, alone or after an address.
 func mergeArgs(_ *cobra.Command, args []string) error {
-	if _, ids := addressFirst(args); len(ids) != 2 {
-		return fmt.Errorf("arguments are %q: want the ids of two partitions, as changefeed ranges shows them, after "+
-			"the ADDRESS if there is one", args)
+	const want = "want the IDs of two neighbouring partitions, as changefeed ranges shows them, after the ADDRESS if there is one"
+	switch _, ids := addressFirst(args); {
+	case len(ids) == 0:
+		return errors.New("ID ID is missing: " + want)
+	case len(ids) == 1:
+		return fmt.Errorf("ID is %s alone: %s", ids[0], want)
+	case len(ids) > 2:
+		return fmt.Errorf("there are %d IDs: %s", len(ids), want)
+	case ids[0] == ids[1]:
+		return fmt.Errorf("ID is %s twice: %s", ids[0], want)
 	}
 	return nil
 }

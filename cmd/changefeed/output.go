@@ -33,7 +33,8 @@ func (c *choice) Set(text string) error {
 		c.value = text
 		return nil
 	}
-	return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
+	last := len(c.allowed) - 1
+	return fmt.Errorf("want %s or %s", strings.Join(c.allowed[:last], ", "), c.allowed[last])
 }
 
 // outputFlag is the name of the flag for the form of the results.

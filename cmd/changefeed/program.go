@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,11 +67,11 @@ A line for each case: ok, FAIL with the reason, or skip. If a case fails, the ex
 // run runs the suite.
 func (o *programTest) run(cmd *cobra.Command, command []string) error {
 	if o.options.Patience <= 0 {
-		return usage.Flag("timeout", o.options.Patience.String(), "more than 0, such as 10s")
+		return usage.Flag("timeout", terminal.Exact(o.options.Patience), "more than 0, such as 10s")
 	}
 	for _, name := range o.options.Only {
 		if names := contracttest.Names(); !slices.Contains(names, name) {
-			return usage.Flag("case", name, "the name of a case, such as "+names[0])
+			return usage.Flag("case", strconv.Quote(name), "the name of a case, such as "+strconv.Quote(names[0]))
 		}
 	}
 	if n, _ := cmd.Flags().GetCount(verboseFlag); n > 0 {
@@ -128,7 +129,7 @@ func caseOf(r contracttest.Result) programCase {
 func programSteeredCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "steered",
-		Short:  "A program that the suite passes",
+		Short:  "A program that passes the suite",
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			in, out, err := contract.Pipes()

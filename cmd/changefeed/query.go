@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -103,8 +104,8 @@ func (o *queryOptions) run(cmd *cobra.Command, args []string) error {
 		}
 		verbose, _ := cmd.Flags().GetCount(verboseFlag) // fails only for an unknown flag
 		if verbose > 0 && bill.Pages > 0 {
-			o.report.Notice("%s, %s, %.2f RU, %s", terminal.Count(bill.Rows, "row"), terminal.Count(bill.Pages, "page"),
-				bill.Charge, terminal.Seconds(bill.Elapsed.Seconds()))
+			o.report.Notice("%s, %s, %v RU, %s", terminal.Count(bill.Rows, "row"), terminal.Count(bill.Pages, "page"),
+				math.Round(bill.Charge*100)/100, terminal.Seconds(bill.Elapsed.Seconds()))
 			if plan, err := t.Explain(cmd.Context(), q); err == nil { // an account may have no plan
 				o.report.Notice("plan: %s", plan)
 			}

@@ -86,7 +86,7 @@ func (o *redriveOptions) askProcessors(cmd *cobra.Command, args []string, check 
 	f func(r *letters.Redrive) error,
 ) error {
 	if o.wait <= 0 {
-		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+		return usage.Flag("wait", terminal.Exact(o.wait), "more than 0, such as 30s")
 	}
 	return o.withLetters(cmd, args, check, func(r *letters.Redrive) error {
 		r.Wait, report.Commands = o.wait, r.Commands()
@@ -142,6 +142,7 @@ The key is that of --key, or those of the letters with the IDs.` + redriveHelp +
 		},
 	}
 	o.register(cmd)
+	cmd.Flags().Lookup("key").Usage = "the partition key to release: " + keyForms
 	return cmd
 }
 
@@ -181,6 +182,7 @@ last that is handled.` + leasesHelp,
 	}
 	o.register(cmd)
 	o.report = output(cmd)
+	cmd.Flags().Lookup("key").Usage = "the requests for this partition key: " + keyForms
 	cmd.Flags().BoolVar(&o.all, "all", false, "the requests for all keys of the unit")
 	return cmd
 }

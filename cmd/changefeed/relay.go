@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/broker"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/outbox"
 )
@@ -145,13 +146,13 @@ func (o *relayOptions) checkFlags() error {
 	case o.origin == "" || noURI != nil || strings.ContainsAny(o.origin, " \t\r\n"):
 		return usage.Flag("origin", strconv.Quote(o.origin), "a URI reference such as /events or https://example.com/shop")
 	case o.alarm < 0:
-		return usage.Flag("alarm", o.alarm.String(), "a positive duration")
+		return usage.Flag("alarm", terminal.Exact(o.alarm), "a positive duration")
 	case o.sync < 0:
-		return usage.Flag("sync", o.sync.String(), "a positive duration, or 0s to sync each message")
+		return usage.Flag("sync", terminal.Exact(o.sync), "a positive duration, or 0s to sync each message")
 	case o.listen != "" && (noAddress != nil || host != "localhost" && !ip.IsLoopback()):
 		return usage.Flag("broker-listen", o.listen, "a loopback address with a port, such as localhost:4222")
 	case o.expire != 0 && o.expire < outbox.LeastExpireAfter:
-		return usage.Flag("expire-after", o.expire.String(), "at least "+outbox.LeastExpireAfter.String())
+		return usage.Flag("expire-after", terminal.Exact(o.expire), "at least "+terminal.Exact(outbox.LeastExpireAfter))
 	}
 	return nil
 }

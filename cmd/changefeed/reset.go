@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,11 @@ On a terminal the command asks first; elsewhere --yes is required. To be able to
 					}
 					return u.Reset(ctx, chosen, to.Value)
 				}
-				return o.steerSure(cmd, u, fmt.Sprintf("Reset %s to %s?", of, text), reset)
+				err = o.steerSure(cmd, u, fmt.Sprintf("Reset %s to %s?", of, text), reset)
+				if after != "" && errors.Is(err, feed.ErrBadRequest) && !strings.HasPrefix(after, `"`) {
+					return usage.Flag("after", after, `a position as changefeed leases shows it, such as '"42"'`)
+				}
+				return err
 			})
 		},
 	}
@@ -77,14 +82,14 @@ On a terminal the command asks first; elsewhere --yes is required. To be able to
 func checkReset(to feed.Start, after string, key feed.PartitionKey, lease string) error {
 	switch {
 	case after != "" && !to.IsZero():
-		return usage.Error{Err: errors.New("--to and --after are given: want one of them: both say where to continue")}
+		return usage.Error{Err: errors.New("--to and --after are set: want one of them, because both say where to continue")}
 	case after == "" && to.IsZero():
 		return usage.Error{Err: errors.New("--to is missing: want beginning, now or a time; or --after with a " +
 			"position")}
 	case key != "" && after == "" && to.IsNow():
 		return usage.Flag("to", "now", "beginning or a time, because a reset of one key delivers its changes again")
 	case key != "" && lease != "":
-		return usage.Error{Err: errors.New("--lease and --key are given: want one of them: the key says which lease " +
+		return usage.Error{Err: errors.New("--lease and --key are set: want one of them, because the key says which lease " +
 			"has it")}
 	}
 	return nil

@@ -188,13 +188,13 @@ func (o *runOptions) checkFlags() error {
 		}
 	}
 	if o.Options.Drain <= 0 {
-		return usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
+		return usage.Flag("drain", terminal.Exact(o.Options.Drain), "a positive duration")
 	}
 	// A later kill would come when the processor has given the handler up already. A parent process and a receiver
 	// of requests are never killed.
 	if !o.stdio && !o.toURL && (o.grace <= 0 || o.grace >= o.Options.Drain) {
-		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
-			o.Options.Drain))
+		return usage.Flag("grace", terminal.Exact(o.grace), fmt.Sprintf("more than 0s and less than --drain (%s)",
+			terminal.Exact(o.Options.Drain)))
 	}
 	if o.jobs < 0 {
 		return usage.Flag("jobs", fmt.Sprint(o.jobs), "a positive number, or 0 for no limit")

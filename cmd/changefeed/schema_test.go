@@ -61,7 +61,7 @@ city of address in address.city.
 Times are RFC 3339, durations are seconds, and a value that is not known is ` + "`null`" + `, never 0. A later version may add
 members and kinds. If a member is removed or changes its meaning, the number of the schema grows.
 
-Your documents are written as they are, without a kind: those of ` + "`export`, `get`, `query`" + ` and, without ` + "`--meta`" + `, of
+Your documents are written as they are, without a kind: those of ` + "`export`, `get`, `query`" + ` and, without ` + "`-o json`" + `, of
 ` + "`tail`" + `.
 
 `)

@@ -71,7 +71,7 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.Faults, "faults", false, "fail on order, for tests: docs/testing.md")
 	f.BoolVar(&o.Lenient, "lenient", false, "serve some requests that the service refuses")
 	f.IntVar(&o.Throughput, "ru", 0,
-		"request units a second of containers without a throughput; 0 does not throttle them, -1 none")
+		"request units a second of containers without a throughput; 0 throttles none of these, -1 no container")
 	f.DurationVar(&o.Retention, "retention", cosmosrest.DefaultRetention,
 		"how long containers without a policy keep all versions; 0 is not at all")
 	f.StringVar(&o.Images, "previous-images", "deletes",

@@ -41,11 +41,11 @@ func TestServeTellsHowToConnect(t *testing.T) {
 	if err := json.Unmarshal(line, &told); err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
-	if told.Store != dir || told.Key != cosmosrest.EmulatorKey || told.Certificate != "" ||
+	if string(told.Store) != dir || told.Key != cosmosrest.EmulatorKey || told.Certificate != "" ||
 		told.Connection != "AccountEndpoint="+told.Endpoint+";AccountKey="+told.Key+";" {
 		t.Errorf("told %+v: want the store %s, the well-known key, no certificate, and a connection string", told, dir)
 	}
-	for _, endpoint := range []string{told.Endpoint, told.Dedicated} {
+	for _, endpoint := range []string{told.Endpoint, string(told.Dedicated)} {
 		client, err := cosmos.Open(t.Context(), endpoint, cosmos.Key(told.Key), cosmos.Options{})
 		if err != nil {
 			t.Fatal(err)

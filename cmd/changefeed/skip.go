@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -65,7 +66,7 @@ a terminal the command lists the changes and asks; elsewhere --yes is required, 
 	o.registerLease(cmd)
 	cmd.Flags().StringVar(&o.change, "change", "", "only the failing change of the document with this `ID`")
 	cmd.Flags().Var(&o.key, "key", "only a failing change of this partition key, such as '[\"oslo\"]'")
-	cmd.Flags().Int64Var(&o.lsn, "lsn", 0, "only a failing change with this LSN, a `number`")
+	cmd.Flags().Int64Var(&o.lsn, "lsn", 0, "only a failing change with the LSN `N`")
 	return cmd
 }
 
@@ -83,7 +84,7 @@ func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return explainSteering(err)
 		}
-		f, err := o.pick(all, of)
+		f, err := unit.PickFailing(all, of, o.meant())
 		if err != nil {
 			return err
 		}
@@ -98,66 +99,9 @@ func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// pick returns the changes that the flags mean: a batch, or a single change.
-func (o *skipOptions) pick(all []admin.Failing, of string) (admin.Failing, error) {
-	isOne := o.change != "" || o.key.Value != "" || o.lsn > 0
-	var found []admin.Failing
-	for _, f := range all {
-		if !isOne {
-			if len(found) == 0 || found[len(found)-1].Lease.Token != f.Lease.Token { // the oldest batch of each lease
-				found = append(found, f)
-			}
-			continue
-		}
-		for _, c := range f.Changes {
-			if (o.change == "" || c.ID == o.change) && (o.key.Value == "" || c.Key == o.key.Value) &&
-				(o.lsn == 0 || c.LSN == o.lsn) {
-				one := f
-				one.Changes, one.More = []admin.FailedChange{c}, false
-				found = append(found, one)
-			}
-		}
-	}
-	switch {
-	case len(all) == 0:
-		return admin.Failing{}, usage.Missing{Err: fmt.Errorf("no change of %s has failed and is not done: there is "+
-			"nothing to skip", of)}
-	case len(found) == 0:
-		return admin.Failing{}, usage.Missing{Err: fmt.Errorf("no failing change fits --change, --key and --lsn; "+
-			"these fail: %s", namesOf(all))}
-	case len(found) > 1 && isOne:
-		return admin.Failing{}, usage.Error{Err: fmt.Errorf("%d failing changes are as the flags say: want one, so add "+
-			"--change, --key, --lsn or --lease: %s", len(found), namesOf(found))}
-	case len(found) > 1:
-		return admin.Failing{}, usage.Error{Err: fmt.Errorf("%d leases fail: want --lease with one of them, such as %s",
-			len(found), found[0].Lease.Range)}
-	}
-	return found[0], nil
-}
-
-// mostNamed is how many changes an error names.
-const mostNamed = 5
-
-// namesOf names the first failing changes.
-func namesOf(all []admin.Failing) (text string) {
-	n := 0
-	for _, f := range all {
-		for _, c := range f.Changes {
-			if n++; n > mostNamed {
-				return text + "; …"
-			}
-			if n > 1 {
-				text += "; "
-			}
-			text += nameOf(c)
-		}
-	}
-	return text
-}
-
-// nameOf names a change for people.
-func nameOf(c admin.FailedChange) string {
-	return fmt.Sprintf("%s of %s, LSN %d", terminal.OneLine(c.ID), terminal.OneLine(string(c.Key)), c.LSN)
+// meant returns what the flags say of the change to skip.
+func (o *skipOptions) meant() unit.MeantChange {
+	return unit.MeantChange{ID: o.change, Key: o.key.Value, LSN: o.lsn}
 }
 
 // askToSkip shows the changes on a terminal, and asks.
@@ -165,7 +109,7 @@ func (o *skipOptions) askToSkip(cmd *cobra.Command, f admin.Failing, of string) 
 	person := confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr())
 	if person.Present && !o.sure.Yes && !o.sure.DryRun {
 		for _, c := range f.Changes {
-			if _, err := fmt.Fprintf(person.Out, "would skip %s\n", nameOf(c)); err != nil {
+			if _, err := fmt.Fprintf(person.Out, "would skip %s\n", unit.NameOfFailed(c)); err != nil {
 				return false, err
 			}
 		}
@@ -197,8 +141,9 @@ func (o *skipOptions) writeSkip(f admin.Failing, verb string, failed error) erro
 				return err
 			}
 		case failed == nil || f.Done:
-			if _, err := fmt.Fprintf(o.report.Out, "%s %s, of lease %s: %s since %s\n", verb, nameOf(c), f.Lease.Token,
-				terminal.Count(f.Attempts, "attempt"), f.Since.Format(time.RFC3339)); err != nil {
+			if _, err := fmt.Fprintf(o.report.Out, "%s %s, of lease %s: %s since %s\n", verb,
+				unit.NameOfFailed(c), f.Lease.Token, terminal.Count(f.Attempts, "attempt"),
+				f.Since.Format(time.RFC3339)); err != nil {
 				return err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 )
@@ -43,7 +44,7 @@ func TestTheFlagsOfASkipMeanABatchOrAChange(t *testing.T) {
 		"nothing fails":            {nil, 0, nil, false},
 	} {
 		o := skipOptions{lsn: c.lsn}
-		got, err := o.pick(c.all, "mailer")
+		got, err := unit.PickFailing(c.all, "mailer", o.meant())
 		var lsns []int64
 		for _, change := range got.Changes {
 			lsns = append(lsns, change.LSN)
@@ -54,7 +55,7 @@ func TestTheFlagsOfASkipMeanABatchOrAChange(t *testing.T) {
 		}
 	}
 	o := skipOptions{change: "item"}
-	if _, err := o.pick([]admin.Failing{first}, "mailer"); !errors.As(err, new(usage.Error)) {
+	if _, err := unit.PickFailing([]admin.Failing{first}, "mailer", o.meant()); !errors.As(err, new(usage.Error)) {
 		t.Errorf("two versions of an item: %v, want that one is named", err)
 	}
 }

@@ -79,7 +79,7 @@ func readSnapshot(cmd *cobra.Command, name string) (s *admin.Snapshot, err error
 	if name != "-" {
 		f, err := terminal.Open(cmd.Context(), name)
 		if err != nil {
-			return nil, fmt.Errorf("open snapshot: %w", err)
+			return nil, usage.Path("FILE", name, err)
 		}
 		defer f.Close()
 		from = f

@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/feed"
 )
 
 // splitCommand is the command split.
@@ -37,6 +40,9 @@ which needs the read-write key.`,
 			id := strings.Join(ids, "")
 			return o.withContainer(cmd, address, func(c *place.Container) error {
 				parts, err := c.Split(cmd.Context(), id, at)
+				if at != "" && errors.Is(err, feed.ErrBadRequest) {
+					err = usage.Error{Err: fmt.Errorf("--at is %s: %w", at, err)}
+				}
 				return o.writePartitions(parts, err)
 			})
 		},

@@ -81,7 +81,7 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 		return err
 	}
 	if o.wait <= 0 && cmd.Flags().Lookup("wait") != nil { // before anything is asked or read
-		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
+		return usage.Flag("wait", terminal.Exact(o.wait), "more than 0, such as 30s")
 	}
 	if err := o.checkLease(); err != nil {
 		return err
@@ -325,8 +325,8 @@ func (o *steerOptions) sayEarlier(q *admin.Request) {
 	if q.Reason != "" {
 		why = ": " + terminal.OneLine(q.Reason)
 	}
-	o.report.Notice("%s had paused %s already%s; who and why stay as they were", terminal.OneLine(cmp.Or(q.By, "somebody")),
-		q.Of, why)
+	o.report.Notice("%s had paused %s already%s; that pause stays as it is, with its author and reason",
+		terminal.OneLine(cmp.Or(q.By, "somebody")), q.Of, why)
 }
 
 // leasesResumeCommand is the command leases resume.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -118,7 +121,7 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	return o.withContainer(cmd, args, func(c *place.Container) error {
-		if err := c.Retains(o.mode.Value); err != nil {
+		if err := cmp.Or(c.Retains(o.mode.Value), items.CheckPrefix(c, o.key.Value)); err != nil {
 			return err
 		}
 		if known, ok := c.Source.(feed.Sequencer); ok && o.after != "" {
@@ -133,7 +136,11 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		if o.last > 0 {
 			return o.blame(o.form.FollowLast(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), o.last, pull))
 		}
-		return o.blame(o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull))
+		err := o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull)
+		if o.after != "" && errors.Is(err, feed.ErrAhead) {
+			err = fmt.Errorf("--after is %s: %w", o.after, err)
+		}
+		return o.blame(err)
 	})
 }
 

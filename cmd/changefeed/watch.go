@@ -48,7 +48,7 @@ open only while it is read.`,
 		RunE: o.run,
 	}
 	o.register(cmd)
-	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "`time` from one round to the next")
+	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "time from one round to the next")
 	cmd.Flags().IntVarP(&o.rounds, "max", "n", 0, "end after `N` rounds; 0 is no limit")
 	return cmd
 }
@@ -58,7 +58,7 @@ open only while it is read.`,
 func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case o.every < leastEvery:
-		return usage.Flag("every", o.every.String(), fmt.Sprintf("%v or more", leastEvery))
+		return usage.Flag("every", terminal.Exact(o.every), terminal.Exact(leastEvery)+" or more")
 	case o.rounds < 0:
 		return usage.Flag("max", fmt.Sprint(o.rounds), "0 or more")
 	}

@@ -32,9 +32,20 @@ func Seconds(s float64) string { return Duration(time.Duration(s * float64(time.
 // Duration returns a duration with tenths of a second, from a minute on without.
 func Duration(d time.Duration) string {
 	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
+		return Exact(d.Round(100 * time.Millisecond))
 	}
-	return d.Round(time.Second).String()
+	return Exact(d.Round(time.Second))
+}
+
+// Exact returns a duration as people write it, without parts that are zero: 10m for 10m0s.
+func Exact(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []struct{ suffix, unit string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if short, ok := strings.CutSuffix(text, zero.suffix); ok {
+			text = short + zero.unit
+		}
+	}
+	return text
 }
 
 // Waited says for how long something has waited. If that is not known, it may be longer than d.

@@ -7,7 +7,9 @@ import (
 )
 
 func TestTimesAreRounded(t *testing.T) {
-	for seconds, want := range map[float64]string{0: "0s", 1.26: "1.3s", 59.9: "59.9s", 75.4: "1m15s", 3600: "1h0m0s"} {
+	for seconds, want := range map[float64]string{
+		0: "0s", 1.26: "1.3s", 59.9: "59.9s", 60: "1m", 75.4: "1m15s", 3600: "1h", 3660: "1h1m", 36610: "10h10m10s",
+	} {
 		if got := Seconds(seconds); got != want {
 			t.Errorf("%v s: got %s, want %s", seconds, got, want)
 		}

@@ -27,7 +27,7 @@ func ParseSecret(text string) ([]byte, error) {
 	}
 	secret, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(secret) == 0 {
-		return nil, fmt.Errorf("secret that begins with %s: want base64 after that", secretPrefix)
+		return nil, fmt.Errorf("the secret begins with %[1]s, and what follows is not base64: want base64 after %[1]s", secretPrefix)
 	}
 	return secret, nil
 }

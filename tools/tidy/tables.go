@@ -243,7 +243,7 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/web": {
 		"cosmosrest", "cosmosrest/faulty", "docstore", "cmd/changefeed/internal/place",
-		"cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unit": {
 		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",

@@ -28,7 +28,7 @@ func pipe(variable string) (*os.File, error) {
 	text := os.Getenv(variable)
 	descriptor, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return nil, fmt.Errorf("%s is %q: want the number of a descriptor, which the processor sets when it starts the program",
+		return nil, fmt.Errorf("$%s is %q: want the number of a descriptor, which the processor sets when it starts the program",
 			variable, text)
 	}
 	return os.NewFile(uintptr(descriptor), variable), nil

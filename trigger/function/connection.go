@@ -99,7 +99,7 @@ func (s *section) fromString(member, setting, text string) Connection {
 	case c.Endpoint == "" || c.Key == "":
 		s.r.refuse("%s is %s: the setting has no AccountEndpoint or no AccountKey: want %s", s.at(member), setting, want)
 	case err != nil:
-		s.r.refuse("%s is %s: the AccountKey of the setting is no base64: want the key as the portal shows it",
+		s.r.refuse("%s is %s: the AccountKey of the setting is not base64: want the key as the portal shows it",
 			s.at(member), setting)
 	case !isEndpoint(c.Endpoint):
 		s.r.refuse("%s is %s: the AccountEndpoint of the setting is %s: want a URL such as https://HOST:443/",

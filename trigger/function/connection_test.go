@@ -93,7 +93,7 @@ func TestAConnectionStringIsNeverShown(t *testing.T) {
 	for text, want := range map[string]string{
 		"AccountKey=c2VjcmV0": "setting has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;",
 		"c2VjcmV0":            "setting has no AccountEndpoint or no AccountKey",
-		"AccountEndpoint=https://h;AccountKey=s!c2VjcmV0": "AccountKey of the setting is no base64: want the key as the portal shows it",
+		"AccountEndpoint=https://h;AccountKey=s!c2VjcmV0": "AccountKey of the setting is not base64: want the key as the portal shows it",
 		"AccountEndpoint=h;AccountKey=c2VjcmV0":           "AccountEndpoint of the setting is h: want a URL such as https://HOST:443/",
 		"AccountEndpoint=https://h:p;AccountKey=c2VjcmV0": "AccountEndpoint of the setting is https://h:p: want a URL such as https://HOST:443/",
 	} {

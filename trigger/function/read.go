@@ -50,7 +50,7 @@ func ReadApp(dir string, o ReadOptions) (*App, error) {
 		return nil, fmt.Errorf("read app: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(whole, hostFile)); errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w: there is no host.json: want the directory of an Azure Functions app",
+		return nil, fmt.Errorf("%s: there is no host.json (%w): want the directory of an Azure Functions app",
 			dir, os.ErrNotExist)
 	}
 	r := &reader{dir: whole, settings: newSettings(o.Environ), only: o.Only, app: &App{Dir: whole}}

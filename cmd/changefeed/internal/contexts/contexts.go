@@ -78,8 +78,8 @@ func (c Contexts) Find(field, name string) (Context, error) {
 // Add adds a context under a new name.
 func (c *Contexts) Add(added Context) error {
 	if _, ok := c.ByName[added.Name]; ok {
-		return usage.Error{Err: fmt.Errorf("NAME is %s: this context exists: want another name, or first changefeed "+
-			"context rm %[1]s", added.Name)}
+		return usage.Error{Err: fmt.Errorf("NAME is %q: there is such a context already: want another name, or first "+
+			"changefeed context rm %[1]s", added.Name)}
 	}
 	c.ByName[added.Name] = added
 	return nil

@@ -173,7 +173,7 @@ func TestAKeyIsReadFromItsPlace(t *testing.T) {
 		source KeySource
 		want   string
 	}{
-		{KeySource{Variable: "NOBODYS_KEY"}, "$NOBODYS_KEY has no key"},
+		{KeySource{Variable: "NOBODYS_KEY"}, "there is no key"},
 		{KeySource{File: file + "2"}, "read key: open " + file + "2"},
 		{KeySource{Command: []string{"no-such-program"}}, "run key command no-such-program"},
 	} {
@@ -223,10 +223,10 @@ func TestAKeyIsOneShortLine(t *testing.T) {
 		source KeySource
 		want   string
 	}{
-		{KeySource{Command: []string{"sh", "-c", "echo a2V5; echo a2V5"}}, "has several lines"},
+		{KeySource{Command: []string{"sh", "-c", "echo a2V5; echo a2V5"}}, "there are several lines"},
 		{KeySource{Command: []string{"sh", "-c", "yes a2V5"}}, "there are more than 65536 bytes"},
 		{KeySource{File: many}, "there are more than 65536 bytes"},
-		{KeySource{Secret: "a2V5\na2V5"}, "has several lines"},
+		{KeySource{Secret: "a2V5\na2V5"}, "there are several lines"},
 	} {
 		if got, err := tt.source.Read(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %q, %v, want %s", tt.source, got, err, tt.want)

@@ -72,9 +72,9 @@ func (k KeySource) Read(ctx context.Context) (key string, err error) {
 	}
 	switch key = strings.TrimSpace(key); {
 	case key == "":
-		return "", usage.Error{Err: fmt.Errorf("%s has no key: want the account's key there", k)}
+		return "", usage.Error{Err: errors.New("there is no key: want the account's key there")}
 	case strings.ContainsAny(key, "\r\n"):
-		return "", usage.Error{Err: fmt.Errorf("%s has several lines: want the account's key alone, in one line", k)}
+		return "", usage.Error{Err: errors.New("there are several lines: want the account's key alone, in one line")}
 	}
 	return key, nil
 }

@@ -217,14 +217,14 @@ var (
 	noKey        = &block{"there is no key", "correct the key"}
 	noName       = &block{"the name of the host is not known", "correct the name of the host"}
 	noConnection = &block{"there is no connection", "mend the connection"}
-	noReading    = &block{"the account cannot be read", "mend what check read has found"}
-	noStore      = &block{"the store cannot be opened", "mend what check store or directory has found"}
-	noList       = &block{"the containers cannot be listed", "mend what check containers has found"}
+	noReading    = &block{"the account cannot be read", "mend what the check read has found"}
+	noStore      = &block{"the store cannot be opened", "mend what the check directory or store has found"}
+	noList       = &block{"the containers cannot be listed", "mend what the check containers has found"}
 )
 
 // mute is the finding of a check that nobody answers.
 func (p *patient) mute(check string) Finding {
-	return unknown(check, "", p.blocked.why, p.blocked.first+" first")
+	return unknown(check, "", p.blocked.why, "first "+p.blocked.first)
 }
 
 // muted returns the only finding of a check that nobody answers; ok is false if the check can ask.

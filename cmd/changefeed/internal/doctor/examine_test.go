@@ -216,7 +216,7 @@ func TestAnInstanceIsJudgedByItsRecord(t *testing.T) {
 		if len(all) != 2 {
 			t.Fatalf("%d findings, want 2: %v", len(all), all)
 		}
-		all[0].want(t, Fail, "the clock of early/B is 20m0s ahead of the server's", "set the clock")
+		all[0].want(t, Fail, "the clock of early/B is 20m ahead of the server's", "set the clock")
 		all[1].want(t, Warn, "2 of 2 are idle", "split")
 		time.Sleep(41 * time.Second)
 		all = judge(judgeInstances)
@@ -224,7 +224,7 @@ func TestAnInstanceIsJudgedByItsRecord(t *testing.T) {
 			t.Fatalf("%d findings, want 2: %v", len(all), all)
 		}
 		all[0].want(t, Warn, "gone without an end: early/B, good/A", "why")
-		all[1].want(t, Warn, "no instance runs", "start one")
+		all[1].want(t, Warn, "no instance runs", "start an instance")
 	})
 }
 

@@ -164,7 +164,7 @@ func judgeSkew(check, about, whose string, skew time.Duration) Finding {
 	if skew < 0 {
 		side = "ahead of"
 	}
-	text := fmt.Sprintf("%s is %v %s the server's", whose, amount, side)
+	text := fmt.Sprintf("%s is %s %s the server's", whose, terminal.Exact(amount), side)
 	const next = "set the clock, as with NTP: leases expire by the clock of the store, and Azure refuses a request that was " +
 		"signed 15 minutes ago or ahead"
 	switch {

@@ -67,7 +67,7 @@ func TestAClockIsJudgedByTheDatesOfAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { judgeClock(tt.all).want(t, tt.want, tt.text, "") })
 	}
-	judgeClock([]place.Glance{glance(0, time.Hour)}).want(t, Fail, "1h0m0s", "15 minutes")
+	judgeClock([]place.Glance{glance(0, time.Hour)}).want(t, Fail, "1h", "15 minutes")
 }
 
 func TestACertificateIsJudgedByItsTimeAndTrust(t *testing.T) {

@@ -146,10 +146,10 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 	switch {
 	case len(running) == 0 && u.Listing().IsAtWork():
 		found = append(found, unknown(check, about, "the leases have owners, which write no presence",
-			"ask the processors of another make themselves"))
+			"look at the log of those processors"))
 	case len(running) == 0:
 		found = append(found, bad(check, about, Warn, u.Commands.Complete(
-			"start one, or delete the unit with changefeed leases delete if nobody needs the unit"),
+			"start an instance, or delete the unit with changefeed leases delete if nobody needs the unit"),
 			"no instance runs, %s", sum.Behind()))
 	case len(idle) > 0:
 		found = append(found, bad(check, about, Warn, "stop them, split the partition, or cut leases finer",

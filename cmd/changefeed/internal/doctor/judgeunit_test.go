@@ -182,7 +182,7 @@ func TestALagIsJudgedByHowLongItWaits(t *testing.T) {
 		})}, Warn, "2 changes behind", "changefeed leases resume"},
 		{"uncounted", []any{lease(uncounted)}, Warn, "not known: lease -FF: it has no position", "mend"},
 		{
-			"partly", []any{lease(uncounted), lease(behind(5, time.Second))}, Warn, "5 changes behind and more", "mend",
+			"partly", []any{lease(uncounted), lease(behind(5, time.Second))}, Warn, "at least 5 changes behind", "mend",
 		},
 		{
 			"a hole",
@@ -225,9 +225,9 @@ func TestInstancesAreJudged(t *testing.T) {
 		"2 of 3 are idle, with 1 lease: onerous/C, two/B", "split")
 	paused := lease(func(l *admin.Lease) { l.Owner, l.Epoch, l.State = "", "", admin.StatePaused })
 	only(unitOf(paused, instance("one/A"))).want(t, OK, "1 instance: one/A", "")
-	only(unitOf(lease(func(l *admin.Lease) { l.Epoch = "" }))).want(t, Warn, "not known", "another make")
+	only(unitOf(lease(func(l *admin.Lease) { l.Epoch = "" }))).want(t, Warn, "not known", "the log of those processors")
 	only(unitOf(lease(func(l *admin.Lease) { l.Owner, l.State = "", admin.StateStopped }))).want(t, Warn,
-		"no instance runs, nothing behind", "start one")
+		"no instance runs, nothing behind", "start an instance")
 	old, recent := instance("one/A"), instance("one/A")
 	for i, handler := range []string{"x", "y"} {
 		variants.Show([]*feed.Record{&old.Record, &recent.Record}[i], feed.Variant{Handler: handler}, time.Unix(1, 0))

@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
@@ -104,7 +106,7 @@ func (s *Settings) checkLimits() error {
 	case s.Letters == "" && o.OnFailure.MaxAttempts > 0:
 		return usage.Flag("max-attempts", strconv.Itoa(o.OnFailure.MaxAttempts), want)
 	case s.Letters == "" && o.OnFailure.MaxAge > 0:
-		return usage.Flag("max-age", o.OnFailure.MaxAge.String(), want)
+		return usage.Flag("max-age", terminal.Exact(o.OnFailure.MaxAge), want)
 	}
 	return nil
 }
@@ -129,7 +131,11 @@ func (s *Settings) checkOptions() error {
 // flags.
 func flagError(err error) error {
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
-		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration",
+		value := wrong.Value
+		if d, err := time.ParseDuration(value); err == nil && value != "0" {
+			value = terminal.Exact(d)
+		}
+		return usage.Flag(flagName(wrong.Field), value, strings.Replace(wrong.Want, "Expiration", "--expiration",
 			1))
 	}
 	return err
@@ -146,7 +152,7 @@ func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
 	if s.Leases == "" {
 		leases = source.Beside(unit.DefaultContainer)
 		// The user did not write this address, so an error about it names the flag for another address.
-		leases.Field = "--leases"
+		leases.Field = "the default of --leases"
 		return source, leases, nil
 	}
 	leases, err = s.Account.Parse("--leases", s.Leases)

@@ -39,7 +39,7 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		}, "--max-attempts is 2: want --dead-letters beside it"},
 		{func(s *Settings) {
 			s.Options.OnFailure.MaxAge = time.Hour
-		}, "--max-age is 1h0m0s: want --dead-letters beside it"},
+		}, "--max-age is 1h: want --dead-letters beside it"},
 		{func(s *Settings) {
 			s.Letters = "letters.ndjson"
 		}, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
@@ -48,7 +48,7 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		{func(s *Settings) { s.Options.Concurrency = -3 }, "--concurrency is -3"},
 		{func(s *Settings) { s.Options.MaxItems = -3 }, "--batch-size is -3"},
 		{func(s *Settings) { s.Options.HandlerTimeout = -1 }, "--timeout is -1ns"},
-		{func(s *Settings) { s.Options.Renew = time.Hour }, "--renew is 1h0m0s: want less than --expiration (1m0s)"},
+		{func(s *Settings) { s.Options.Renew = time.Hour }, "--renew is 1h: want less than 54s, which is --expiration minus its safety margin (6s)"},
 		{func(s *Settings) { s.Options.OnFailure.MaxAttempts = -1 }, "--max-attempts is -1"},
 		{func(s *Settings) {
 			s.Letters, s.Options.OnFailure.MaxAttempts, s.Options.OnFailure.MaxAge = "letters.ndjson", 2, -1
@@ -68,7 +68,7 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		case tt.want != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.want)):
 			t.Errorf("got %v, want %q", err, tt.want)
 		case tt.want == "" && (err != nil || i.leases.String() != "cosmos:shop/leases" ||
-			i.leases.Field != "--leases" ||
+			i.leases.Field != "the default of --leases" ||
 			!strings.HasSuffix(i.Options.Instance, fmt.Sprintf("-%d", os.Getpid()))):
 			t.Errorf("got %+v, %v, want an instance with a name and leases beside its source", i, err)
 		}
@@ -395,7 +395,7 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	}
 	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
-		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too; there are leases, letters, orders") {
+		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too; the store has leases, letters, orders") {
 		t.Errorf("without a container for letters: %v", err)
 	}
 }

@@ -191,16 +191,24 @@ func (c Container) Row() []string {
 		number(c.Documents), "-", "-", number(c.Throughput),
 	}
 	if c.TTL != nil {
-		row[4] = strconv.Itoa(*c.TTL)
+		row[4] = lifetime(*c.TTL)
 	}
 	if c.Retention != nil {
-		row[5] = time.Duration(*c.Retention * float64(time.Second)).String()
+		row[5] = terminal.Seconds(*c.Retention)
 	}
 	return row
 }
 
 // Heading is the heading of a table of containers. The last cell of each row is for notes.
 var Heading = []string{"CONTAINER", "PARTITION KEY", "PARTITIONS", "DOCUMENTS", "TTL", "RETENTION", "RU/S"}
+
+// lifetime returns a time to live in the form of --ttl; -1 leaves it to the documents.
+func lifetime(seconds int) string {
+	if seconds < 0 {
+		return strconv.Itoa(seconds)
+	}
+	return terminal.Exact(time.Duration(seconds) * time.Second)
+}
 
 // number returns a number that may be unknown.
 func number[N int | int64](n *N) string {

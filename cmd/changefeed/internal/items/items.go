@@ -66,8 +66,8 @@ func (t *Target) FullKey(given feed.PartitionKey, id string) (feed.PartitionKey,
 		if slices.Equal(paths, []string{"/id"}) {
 			return feed.NewKey(id)
 		}
-		return "", usage.Error{Err: fmt.Errorf("--key is missing: container %q is partitioned by %s: want %s",
-			t.Name(), strings.Join(paths, ","), exampleKey(paths))}
+		return "", usage.Error{Err: fmt.Errorf("--key is missing: container %q is partitioned by %s: want %s, such as %s",
+			t.Name(), strings.Join(paths, ","), theValues(paths), exampleKey(paths))}
 	}
 	return given, t.checkKey(given)
 }
@@ -85,10 +85,30 @@ func (t *Target) checkKey(key feed.PartitionKey) error {
 	return nil
 }
 
+// CheckPrefix refuses a key with more values than a container has paths. A key of fewer values is a prefix of keys, and
+// no key means all.
+func CheckPrefix(c *place.Container, key feed.PartitionKey) error {
+	parsed, err := pkey.Parse(string(key)) // arg.Key has refused what is no key
+	paths := c.KeyPaths()
+	if n := len(paths); err == nil && n > 0 && parsed.Len() > n {
+		return usage.Flag("key", string(key), fmt.Sprintf("%s, of %s, such as %s", terminal.Count(n, "value"),
+			strings.Join(paths, ","), exampleKey(paths)))
+	}
+	return nil
+}
+
+// theValues says what belongs to the paths of a partition key.
+func theValues(paths []string) string {
+	if len(paths) == 1 {
+		return "its value"
+	}
+	return "their values"
+}
+
 // exampleKey returns an example of the flag --key.
 func exampleKey(paths []string) string {
 	if len(paths) == 1 {
-		return "its value, such as --key London"
+		return "--key London"
 	}
 	return `--key '["` + strings.Join(slices.Repeat([]string{"…"}, len(paths)), `","`) + `"]'`
 }

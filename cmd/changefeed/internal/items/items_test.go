@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // newContainer makes a container in a new store, with a document.
@@ -121,5 +122,21 @@ func TestTheNameOfAContainerControlsNoTerminal(t *testing.T) {
 	row := Container{Name: "d/a\x1b[2J", Paths: []string{"/b\a"}}.Row()
 	if got := strings.Join(row, " "); strings.ContainsAny(got, "\x1b\a") || !strings.HasPrefix(got, "d/a") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A key with more values than the container has paths is in no document. A key with fewer is the beginning of keys.
+func TestAKeyHasNoMoreValuesThanTheContainerHasPaths(t *testing.T) {
+	deep := &place.Container{Paths: []string{"/tenant", "/user"}}
+	for key, want := range map[feed.PartitionKey]string{
+		"": "", feed.Key("a"): "", feed.Key("a", "b"): "",
+		feed.Key("a", "b", "c"): `--key is ["a","b","c"]: want 2 values, of /tenant,/user, such as --key '["…","…"]'`,
+	} {
+		if err := CheckPrefix(deep, key); (err != nil) != (want != "") || err != nil && err.Error() != want {
+			t.Errorf("%q: got %v, want %q", key, err, want)
+		}
+	}
+	if err := CheckPrefix(&place.Container{}, feed.Key("a", "b")); err != nil {
+		t.Errorf("of a container whose paths are not known: %v", err)
 	}
 }

@@ -14,12 +14,12 @@ import (
 // An Answer is the result of a request about a letter or a key to the processors of a unit. With -o json, an Answer
 // is the object for programs.
 type Answer struct {
-	ID      string          `json:"id,omitempty" about:"of the letter; without one, the answer is about a key"`
+	ID      report.Known    `json:"id" about:"of the letter; null if the answer is about a key"`
 	Key     json.RawMessage `json:"key" about:"the partition key"`
 	Result  string          `json:"result" about:"handled, failed, nothing (to do), not served, or not asked"`
 	Handled int             `json:"handled" about:"number of letters that were handled, held ones included"`
 	Held    *int            `json:"held" about:"held letters of the key that are left"`
-	Cause   string          `json:"cause,omitempty" about:"why the change failed, or was not served"`
+	Cause   report.Known    `json:"cause" about:"why the change failed, or was not served; null if neither"`
 
 	short string // short form of the ID for people
 }
@@ -47,10 +47,10 @@ func (a *Answer) setOutcome(o deadletters.Outcome, err error) {
 		if !ok {
 			cause = err.Error()
 		}
-		a.Result, a.Cause = isUnserved, cause
+		a.Result, a.Cause = isUnserved, report.Known(cause)
 		return
 	}
-	a.Result, a.Handled, a.Cause = string(o.Result), o.Handled, o.Cause
+	a.Result, a.Handled, a.Cause = string(o.Result), o.Handled, report.Known(o.Cause)
 	if o.Held >= 0 {
 		a.Held = &o.Held
 	}
@@ -58,7 +58,7 @@ func (a *Answer) setOutcome(o deadletters.Outcome, err error) {
 
 // String returns a line for people.
 func (a Answer) String() string {
-	key, cause := terminal.OneLine(string(a.Key)), terminal.OneLine(a.Cause)
+	key, cause := terminal.OneLine(string(a.Key)), terminal.OneLine(string(a.Cause))
 	switch {
 	case a.Result == isUnserved:
 		if !strings.HasPrefix(cause, isUnserved) {

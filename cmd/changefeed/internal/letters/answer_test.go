@@ -27,11 +27,11 @@ func answers(id string) (all []Answer) {
 		{err: errors.New(`retry ["a"]: not served within 1s: why; withdrawn`)},
 		{err: errors.New(`retry ["a"]: bad request`)},
 	} {
-		a := Answer{ID: id, short: id, Key: json.RawMessage(key)}
+		a := Answer{ID: report.Known(id), short: id, Key: json.RawMessage(key)}
 		a.setOutcome(o.Outcome, o.err)
 		all = append(all, a)
 	}
-	return append(all, Answer{ID: id, short: id, Key: json.RawMessage(key), Result: isUnasked})
+	return append(all, Answer{ID: report.Known(id), short: id, Key: json.RawMessage(key), Result: isUnasked})
 }
 
 func TestPeopleHearWhatBecameOfEach(t *testing.T) {
@@ -83,10 +83,10 @@ func TestProgramsGetAnObjectForEachAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = `{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"handled","handled":3,"held":0}
+	const want = `{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"handled","handled":3,"held":0,"cause":null}
 {"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"failed","handled":2,"held":4,"cause":"odd"}
-{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"nothing","handled":0,"held":null}
-{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"not asked","handled":0,"held":null}
+{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"nothing","handled":0,"held":null,"cause":null}
+{"kind":"answer","schema":1,"id":"1.0","key":["a"],"result":"not asked","handled":0,"held":null,"cause":null}
 `
 	if err := r.End(); err == nil || b.String() != want {
 		t.Errorf("got %v and\n%s", err, b.String())
@@ -146,7 +146,7 @@ func TestALineSaysHowFarAnAnswerHasCome(t *testing.T) {
 			`1.0 of ["a"]: not served: connection refused`,
 		},
 	} {
-		a := Answer{ID: tt.id, short: tt.id, Key: json.RawMessage(feed.Key("a"))}
+		a := Answer{ID: report.Known(tt.id), short: tt.id, Key: json.RawMessage(feed.Key("a"))}
 		if a.setOutcome(tt.outcome, tt.err); a.String() != tt.want {
 			t.Errorf("%+v, %v:\n%s, want\n%s", tt.outcome, tt.err, a, tt.want)
 		}

@@ -37,7 +37,7 @@ func Parse(text string) (Place, error) {
 		return Place{Address: at}, nil
 	}
 	if _, err := os.Stat(text); err != nil {
-		return Place{}, fmt.Errorf("FILE is %s: %w; or want an address, %s; or --container NAME for one of a context", text,
+		return Place{}, fmt.Errorf("FILE is %s: %w: want a file of letters, or %s, or --container NAME with a context", text,
 			errors.Unwrap(err), place.AddressForms)
 	}
 	return Place{File: text}, nil
@@ -110,8 +110,8 @@ func (q Query) checkName(ctx context.Context, o *place.Opener, at Place) error {
 	if err != nil || len(names) == 0 {
 		return cmp.Or(unknown, err)
 	}
-	return usage.Missing{Err: usage.Flag("name", q.Name, "a unit that has letters here, "+strings.Join(names, " or ")+
-		", or a unit that has leases, see --leases")}
+	return usage.Missing{Err: usage.Error{Err: fmt.Errorf("--name is %s: no such unit has letters here: want one of %s, or "+
+		"--leases with the leases of a unit without letters", q.Name, strings.Join(names, ", "))}}
 }
 
 // hasLeases reports whether the unit has leases. The error is nil if nobody can say so, because the leases are where

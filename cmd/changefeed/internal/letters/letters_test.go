@@ -95,7 +95,7 @@ func TestAQueryMeansLettersOfAUnitAKeyOrIDs(t *testing.T) {
 		query     Query
 		want, err string
 	}{
-		{Query{Name: "mialer"}, "", "--name is mialer: want a unit that has letters here, mailer, or"},
+		{Query{Name: "mialer"}, "", "--name is mialer: no such unit has letters here: want one of mailer, or"},
 		{Query{Name: "mailer"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""},
 		// a file has those of a name
 		{Query{Name: "mailer", Source: "cosmos:shop/orders"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""},

@@ -26,7 +26,7 @@ type letterLine struct {
 	Item        string           `json:"item" about:"id of the document"`
 	Lease       string           `json:"lease" about:"token of the lease"`
 	Attempts    int              `json:"attempts" about:"how often the handler had the change"`
-	Cause       string           `json:"cause" about:"the last error; empty for a held change"`
+	Cause       report.Known     `json:"cause" about:"the last error; null for a held change"`
 	Disposition feed.Disposition `json:"disposition" about:"why the change was parked: see dlq list --help"`
 	Parked      time.Time        `json:"parked" about:"when"`
 }
@@ -45,7 +45,7 @@ func WriteList(rows *report.Rows, letters Seq) error {
 		}
 		if err := rows.Add(letterLine{
 			l.ID, json.RawMessage(l.Change.PartitionKey), l.Change.ID, l.Lease, l.Attempts,
-			l.Cause, l.Disposition, l.Parked,
+			report.Known(l.Cause), l.Disposition, l.Parked,
 		}); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
@@ -38,8 +39,8 @@ func LeasesOf(settings place.Settings, at Place, flag string) (leases place.Addr
 	// The request would be in a store that this process has opened, so no processor could open the store.
 	if leases.Dir != "" {
 		return leases,
-			usage.Error{Err: fmt.Errorf("the leases are in the store %s, which one process has open: no processor "+
-				"could serve this: want the address of changefeed serve", leases.Dir)}
+			usage.Error{Err: fmt.Errorf("the leases are in the store %s, and while this command has the store open, no "+
+				"processor could answer: want the letters and leases at the address of changefeed serve", leases.Dir)}
 	}
 	return leases, nil
 }
@@ -170,7 +171,7 @@ func (r *Redrive) retryEach(ctx context.Context, source feed.Source, store feed.
 	var all []question
 	for _, l := range asked {
 		all = append(all, question{
-			answer: Answer{ID: l.ID, short: short[l.ID], Key: json.RawMessage(l.Change.PartitionKey)},
+			answer: Answer{ID: report.Known(l.ID), short: short[l.ID], Key: json.RawMessage(l.Change.PartitionKey)},
 			ask: func(ctx context.Context) (deadletters.Outcome, error) {
 				return deadletters.Redrive(ctx, source, store, l.Change.PartitionKey, l.ID)
 			},
@@ -281,7 +282,7 @@ func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []
 	if slices.ContainsFunc(records, says) || slices.ContainsFunc(letters, waits) {
 		return nil
 	}
-	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held",
+	return fmt.Errorf("key %s is not held: no lease of unit %q holds it, and no letter of the key is held",
 		terminal.OneLine(string(key)), q.Name)
 }
 

@@ -157,7 +157,7 @@ func TestAProcessorHandlesLettersAgain(t *testing.T) {
 		}
 		u.IDs = []string{failed[0].ID} // of which nothing is left when it has succeeded
 		if got := u.retried(t, failed...); len(got) != 1 || got[0].Result != isFailed ||
-			!strings.Contains(got[0].Cause, "bad is broken") {
+			!strings.Contains(string(got[0].Cause), "bad is broken") {
 			t.Fatalf("a change that fails again: %v", got)
 		}
 		broken = nil
@@ -198,7 +198,8 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if release(); len(got) != 1 || got[0].Result != isFailed || !strings.Contains(got[0].Cause, "worse is broken") {
+		if release(); len(got) != 1 || got[0].Result != isFailed ||
+			!strings.Contains(string(got[0].Cause), "worse is broken") {
 			t.Fatalf("released: %v", got)
 		}
 		left, err := u.allLetters(t.Context())
@@ -492,11 +493,11 @@ func TestANameThatNoUnitHasIsNoEmptyList(t *testing.T) {
 	}{
 		{Query{Name: "mailer"}, ""},
 		{Query{Name: "mailer", Source: "docstore:" + dir + "#bills"}, ""},
-		{Query{Name: "mialer"}, "--name is mialer: want that of a unit with leases in leases"},
+		{Query{Name: "mialer"}, "--name is mialer: there is no such unit in leases"},
 		{Query{Name: "mialer", Key: feed.Key("Oslo")}, ""},
 		{
 			Query{Name: "mailer", Leases: "docstore:" + dir + "#others"},
-			"--name is mailer: want that of a unit with leases in others",
+			"--name is mailer: there is no such unit in others",
 		},
 		{Query{Name: "mialer", Leases: "docstore:" + dir + "#none"}, "--leases is docstore:" + dir +
 			"#none: there is no such container"},

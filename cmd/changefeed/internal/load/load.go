@@ -29,12 +29,12 @@ type Options struct {
 
 // Result is the outcome of a load.
 type Result struct {
-	Imported int64   `json:"imported" about:"number of documents"`
-	Rejected int64   `json:"rejected" about:"number of records that are no documents"`
-	Seconds  float64 `json:"seconds" about:"how long the import took"`
-	Rate     float64 `json:"documents_per_second" about:"rate of this import"`
-	Before   int64   `json:"imported_before" about:"by the interrupted import that this one goes on with"`
-	Rejects  string  `json:"rejects,omitempty" about:"the file of the rejected records"`
+	Imported int64        `json:"imported" about:"number of documents"`
+	Rejected int64        `json:"rejected" about:"number of records that are no documents"`
+	Seconds  float64      `json:"seconds" about:"how long the import took"`
+	Rate     float64      `json:"documents_per_second" about:"rate of this import"`
+	Before   int64        `json:"imported_before" about:"by the interrupted import that this one goes on with"`
+	Rejects  report.Known `json:"rejects" about:"the file of the rejected records; null if there are none"`
 }
 
 // ReportedAs implements [report.Value].
@@ -73,7 +73,7 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, r *report.
 	}
 	done.Rate = float64(done.Imported) / done.Seconds
 	if done.Rejected > 0 {
-		done.Rejects = o.Rejects
+		done.Rejects = report.Known(o.Rejects)
 		err = cmp.Or(err, fmt.Errorf("%s of %s refused: see %s",
 			terminal.Number(done.Rejected), documentsWere(done.Rejected+m.Imported), o.Rejects))
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // A Page is the help of a command.
@@ -98,15 +100,11 @@ func rowOf(f *pflag.Flag) Row {
 
 // shortened returns a duration without the parts that are zero, such as 10m for 10m0s. Any other value stays.
 func shortened(value string) string {
-	if _, err := time.ParseDuration(value); err != nil {
+	d, err := time.ParseDuration(value)
+	if err != nil {
 		return value
 	}
-	for _, zero := range []struct{ suffix, unit string }{{"m0s", "m"}, {"h0m", "h"}} {
-		if short, ok := strings.CutSuffix(value, zero.suffix); ok {
-			value = short + zero.unit
-		}
-	}
-	return value
+	return terminal.Exact(d)
 }
 
 // isZero reports whether a flag has no default that the help must show.

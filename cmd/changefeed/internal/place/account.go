@@ -131,7 +131,7 @@ func (f Settings) findAccount(ctx context.Context, a Address) (credentials, erro
 		}
 	}
 	if c.Endpoint == "" {
-		return c, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s, %s or "+
+		return c, usage.Error{Err: fmt.Errorf("%s is %s, and no account is named: want --endpoint, $%s, $%s or "+
 			"--context", a.Field, a.Given, EndpointVariable, ConnectionVariable)}
 	}
 	if f.Identity != nil {
@@ -178,7 +178,7 @@ func (f Settings) findAccount(ctx context.Context, a Address) (credentials, erro
 // checkKey refuses a key that no account has.
 func (c credentials) checkKey() error {
 	if _, err := rest.Key(c.key); err != nil {
-		return usage.Error{Err: fmt.Errorf("%s: account key is no base64: want the key as the portal shows it",
+		return usage.Error{Err: fmt.Errorf("%s: the account key is not base64: want the key as the portal shows it",
 			strings.TrimPrefix(c.keyFrom, "key from "))}
 	}
 	return nil
@@ -266,7 +266,8 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
 		cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
 		if errors.Is(err, feed.ErrBadRequest) && Status(err) == 0 { // no account was asked
-			return nil, usage.Error{Err: err}
+			return nil, usage.Error{Err: fmt.Errorf("%s: %s", cmp.Or(c.from, a.Field),
+				strings.TrimPrefix(err.Error(), "open account: "))}
 		}
 		return nil, o.explainRefusal(c, err)
 	}

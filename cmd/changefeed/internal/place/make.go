@@ -58,8 +58,8 @@ func checkNewName(a Address) error {
 	for _, n := range []struct{ of, name string }{{"database", a.Database}, {"container", a.Container}} {
 		if utf8.RuneCountInString(n.name) > maxName || strings.ContainsAny(n.name, `/\?#`) ||
 			strings.ContainsFunc(n.name, unicode.IsControl) || strings.TrimRight(n.name, " ") != n.name {
-			return usage.Error{Err: fmt.Errorf("%s: the %s is %q: want a name of at most %d characters, without / \\ ? #, "+
-				"control characters and a blank at its end", terminal.OneLine(a.Quote()), n.of, n.name, maxName)}
+			return usage.Error{Err: fmt.Errorf("%s: the %s is %q: want a name of at most %d characters, without / \\ ? # and "+
+				"control characters, and without a blank at its end", terminal.OneLine(a.Quote()), n.of, n.name, maxName)}
 		}
 	}
 	return nil
@@ -73,6 +73,9 @@ func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.
 		if err = w.rehearse(ctx, a); err == nil {
 			db, err = o.openStore(a, docstore.Options{})
 		}
+	}
+	if errors.Is(err, docstore.ErrNotStore) {
+		err = fmt.Errorf("%s: %w", a.quoteStore(), err)
 	}
 	return db, err
 }
@@ -128,8 +131,8 @@ func (w Wanted) checkAgreement(a Address, has docstore.ContainerSpec) error {
 		{"pk", strings.Join(w.Spec.Paths, ","), strings.Join(has.Paths, ",")},
 		// the ranges of an account are compared later
 		{"ranges", strconv.Itoa(w.Spec.Ranges), strconv.Itoa(cmp.Or(has.Ranges, w.Spec.Ranges))},
-		{"ttl", seconds(w.Spec.DefaultTTL), seconds(has.DefaultTTL)},
-		{"retention", w.Spec.Retention.String(), has.Retention.String()},
+		{"ttl", lifetime(w.Spec.DefaultTTL), lifetime(has.DefaultTTL)},
+		{"retention", terminal.Exact(w.Spec.Retention), terminal.Exact(has.Retention)},
 	} {
 		if w.Given(f.name) && f.want != f.has {
 			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container",
@@ -139,12 +142,15 @@ func (w Wanted) checkAgreement(a Address, has docstore.ContainerSpec) error {
 	return nil
 }
 
-// seconds returns a time to live in the form of --ttl.
-func seconds(ttl *int) string {
+// lifetime returns a time to live in the form of --ttl.
+func lifetime(ttl *int) string {
 	if ttl == nil {
 		return "off"
 	}
-	return strconv.Itoa(*ttl)
+	if *ttl < 0 {
+		return strconv.Itoa(*ttl)
+	}
+	return terminal.Exact(time.Duration(*ttl) * time.Second)
 }
 
 // makeRemote opens a container of an account, and creates a missing container.
@@ -159,9 +165,11 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	case cut && w.Spec.Ranges < 1:
 		return nil, usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), "1 or more")
 	case w.Spec.Retention > 0 && w.Spec.Retention < time.Minute:
-		return nil, usage.Flag("retention", w.Spec.Retention.String(), "1m or more: an account counts whole minutes")
+		return nil, usage.Flag("retention", terminal.Exact(w.Spec.Retention),
+			"1m or more: an account counts whole minutes")
 	case w.Spec.Retention%time.Minute != 0:
-		return nil, usage.Flag("retention", w.Spec.Retention.String(), "whole minutes, such as 90m: an account counts them")
+		return nil, usage.Flag("retention", terminal.Exact(w.Spec.Retention),
+			"whole minutes, such as 90m: an account counts them")
 	case cut && !a.cutsPartitions(ctx):
 		return nil,
 			usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new "+

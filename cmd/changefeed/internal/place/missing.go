@@ -111,7 +111,7 @@ func Advise(err error, advice string, isNamed bool) error {
 		return fmt.Errorf("%w; %s", err, advice)
 	}
 	if isNamed && len(e.names) > 0 {
-		advice += "; there are " + e.list()
+		advice += "; " + e.where + " has " + e.list()
 	}
 	return fmt.Errorf("%s: %w: %s", e.at.Quote(), e.what, advice)
 }

@@ -38,11 +38,11 @@ func (f Settings) offerOfContext() (offer, error) {
 		return offer{}, err
 	}
 	from := "context " + c.Name
+	if f.Choice.Explicit() {
+		from += " of " + f.Choice.By
+	}
 	if k := c.Key.String(); k != "" {
 		from += ", " + k
-	}
-	if f.Choice.Explicit() {
-		from += ", by " + f.Choice.By
 	}
 	return offer{from: from, endpoint: c.Endpoint, key: c.Key}, nil
 }

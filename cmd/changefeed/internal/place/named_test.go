@@ -184,8 +184,8 @@ func TestAWrongKeyIsBlamedOnWhereItCameFrom(t *testing.T) {
 		env     map[string]string
 		want    string
 	}{
-		{"", Settings{Key: "b?d"}, nil, "--account-key: account key is no base64"},
-		{"", Settings{}, map[string]string{KeyVariable: "b?d"}, "$COSMOS_KEY: account key is no base64"},
+		{"", Settings{Key: "b?d"}, nil, "--account-key: the account key is not base64"},
+		{"", Settings{}, map[string]string{KeyVariable: "b?d"}, "$COSMOS_KEY: the account key is not base64"},
 		{
 			"",
 			Settings{},
@@ -195,7 +195,7 @@ func TestAWrongKeyIsBlamedOnWhereItCameFrom(t *testing.T) {
 		{
 			"",
 			Settings{Connection: "AccountEndpoint=" + localURL + ";AccountKey=b?d;"},
-			nil, "--connection-string: account key is no base64",
+			nil, "--connection-string: the account key is not base64",
 		},
 		{"lost", Settings{}, nil, `--context is "lost"`},
 	} {

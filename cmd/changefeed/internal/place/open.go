@@ -61,6 +61,18 @@ func (c *Container) Concrete() Concrete {
 	return c.Remote
 }
 
+// KeyPaths returns the paths of the partition key as a person writes them; none if they are not known.
+func (c *Container) KeyPaths() []string {
+	if c.Remote == nil {
+		return c.Paths
+	}
+	var paths []string
+	for _, path := range c.Remote.KeyPaths() {
+		paths = append(paths, "/"+strings.Join(path, "/"))
+	}
+	return paths
+}
+
 // Commit writes to a single partition key. While an account is away, Commit retries: a write that was stored but not
 // acknowledged is then written twice.
 func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) error {
@@ -95,8 +107,8 @@ func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []by
 // Retains refuses a mode that the container does not support. An account reports that itself.
 func (c *Container) Retains(m feed.Mode) error {
 	if m == feed.AllVersionsAndDeletes && c.Local != nil && c.Local.Retention() == 0 {
-		return usage.Error{Err: fmt.Errorf("--mode is all: container %q keeps no versions: it was made without "+
-			"--retention", c.Address.Name())}
+		return usage.Error{Err: fmt.Errorf("--mode is all: container %q keeps no versions: want --mode latest, or a container "+
+			"made with --retention", c.Address.Name())}
 	}
 	return nil
 }
@@ -176,8 +188,8 @@ func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
 	db, err := o.openStore(a, docstore.Options{MustExist: true})
 	// Only import makes a store here. Otherwise any other command would show an empty store for a mistyped path.
 	if errors.Is(err, docstore.ErrNotStore) {
-		err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed "+
-			"import and create make", a.quoteStore())}
+		err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of a store, which changefeed "+
+			"import or create makes", a.quoteStore())}
 	}
 	return db, err
 }
@@ -223,8 +235,8 @@ func openError(err error, a Address) error {
 		if a.Container != "" {
 			path = "/" + a.Database + "/" + a.Container
 		}
-		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as "+
-			"http://127.0.0.1:8081%s", err, path)
+		return fmt.Errorf("%w; if changefeed serve has it open, want its address, such as http://127.0.0.1:8081%s",
+			err, path)
 	}
 	return err
 }

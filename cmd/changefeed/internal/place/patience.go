@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
@@ -48,7 +49,7 @@ const (
 // Check refuses a negative limit, as a wrong flag --wait. A nil Patience is valid.
 func (p *Patience) Check() error {
 	if p != nil && p.Limit < 0 {
-		return usage.Flag("wait", p.Limit.String(), "0 or more")
+		return usage.Flag("wait", terminal.Exact(p.Limit), "0 or more")
 	}
 	return nil
 }

@@ -100,7 +100,8 @@ func (o *Opener) MakeNew(ctx context.Context, at Address, w Wanted, ifMissing bo
 	isNew = errors.Is(err, feed.ErrNotFound)
 	switch {
 	case err == nil && !ifMissing:
-		return nil, false, fmt.Errorf("%s: %w: want another name, or --if-missing", at.Quote(), ErrExists)
+		return nil, false, usage.Error{Err: fmt.Errorf("%s: %w: want another name, or --if-missing",
+			at.Quote(), ErrExists)}
 	case err != nil && !isNew:
 		return nil, false, err
 	}

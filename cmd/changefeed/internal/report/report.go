@@ -115,10 +115,15 @@ func (r *Report) Aside(v Value, text func(w io.Writer) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clear()
-	if !r.speaksJSON() {
+	_, isNotice := v.(notice)
+	isYAML := r.Form == YAML && !r.Default && !isNotice // notices are for people, unless all of standard error is JSON
+	if !r.speaksJSON() && !isYAML {
 		return text(r.Err)
 	}
 	line, err := Line(v)
+	if err == nil && isYAML {
+		line, err = document(line)
+	}
 	if err != nil {
 		return err
 	}

@@ -363,3 +363,39 @@ func TestARowIsALine(t *testing.T) {
 		}
 	}
 }
+
+// A summary beside the user's documents has the form that the user asks for, and the default is for people.
+func TestASummaryBesideTheDocumentsHasTheFormOfTheFlag(t *testing.T) {
+	for _, tt := range []struct {
+		form      Form
+		isDefault bool
+		want      string
+	}{
+		{Text, false, "for people\n"},
+		{JSON, true, "for people\n"},
+		{JSON, false, `{"kind":"notice","schema":1,"text":"one"}` + "\n"},
+		{YAML, false, "for people\n"}, // a notice: only summaries are YAML
+	} {
+		var b strings.Builder
+		r := &Report{Form: tt.form, Default: tt.isDefault, Err: &b}
+		people := func(w io.Writer) error { _, err := io.WriteString(w, "for people\n"); return err }
+		if err := r.Aside(notice{"one"}, people); err != nil || b.String() != tt.want {
+			t.Errorf("%s, default %v: got %q, %v, want %q", tt.form, tt.isDefault, b.String(), err, tt.want)
+		}
+	}
+	var b strings.Builder
+	r := &Report{Form: YAML, Err: &b}
+	err := r.Aside(Failure{Code: "failed"}, func(io.Writer) error { return errors.New("for people") })
+	if err != nil || !strings.HasPrefix(b.String(), "---\nkind: error\n") {
+		t.Errorf("got %q, %v, want a document of YAML", b.String(), err)
+	}
+}
+
+// An empty text of this type is null, so that programs need not ask whether the member is there.
+func TestATextThatIsNotKnownIsNull(t *testing.T) {
+	for text, want := range map[Known]string{"": `null`, "a <b>": `"a <b>"`} {
+		if got, err := text.MarshalJSON(); err != nil || string(got) != want {
+			t.Errorf("%q: got %s, %v, want %s", string(text), got, err, want)
+		}
+	}
+}

@@ -106,14 +106,20 @@ func (r *Rows) writeWhole(kind string, value []byte) error {
 		line = stamp(kind, value)
 	}
 	if r.r.Form == YAML {
-		text, err := toYAML(line)
+		text, err := document(line)
 		if err != nil {
 			return err
 		}
-		line = append([]byte("---\n"), text...)
+		line = text
 	}
 	_, err := r.r.Out.Write(line)
 	return err
+}
+
+// document returns a line of JSON as a document of YAML.
+func document(line []byte) ([]byte, error) {
+	text, err := toYAML(line)
+	return append([]byte("---\n"), text...), err
 }
 
 // Flush writes the rows whose columns were not known yet.

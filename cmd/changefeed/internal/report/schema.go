@@ -8,6 +8,17 @@ import (
 	"time"
 )
 
+// Known is a text that is null if it is empty: programs need not ask whether a member is there.
+type Known string
+
+// MarshalJSON implements [json.Marshaler].
+func (k Known) MarshalJSON() ([]byte, error) {
+	if k == "" {
+		return []byte("null"), nil
+	}
+	return marshal(string(k))
+}
+
 // A Kind describes a kind of objects.
 type Kind struct {
 	Name  string
@@ -43,7 +54,8 @@ func fieldsOf(t reflect.Type) (all []Field) {
 		}
 		all = append(all, Field{
 			Name: name, About: f.Tag.Get("about"), of: f.Type,
-			Optional: strings.Contains(options, "omit"), Nullable: f.Type.Kind() == reflect.Pointer,
+			Optional: strings.Contains(options, "omit"),
+			Nullable: f.Type.Kind() == reflect.Pointer || f.Type == reflect.TypeFor[Known](),
 		})
 	}
 	return all
@@ -98,6 +110,8 @@ func typeSchema(t reflect.Type) object {
 		return object{"type": "string", "format": "date-time"}
 	case t == reflect.TypeFor[json.RawMessage]():
 		return object{} // any JSON
+	case t == reflect.TypeFor[Known]():
+		return nullable(object{"type": "string"})
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/clipperhouse/displaywidth"
@@ -39,6 +40,9 @@ func Size(n int64) string {
 
 // Seconds returns a time in a form that people can read easily.
 func Seconds(s float64) string { return sentence.Seconds(s) }
+
+// Exact returns a duration as people write it, without parts that are zero.
+func Exact(d time.Duration) string { return sentence.Exact(d) }
 
 // Ellipsis marks the end of a shortened text.
 const Ellipsis = "…"

@@ -40,7 +40,7 @@ func TestALineHasRoom(t *testing.T) {
 }
 
 func TestTimesAreRounded(t *testing.T) {
-	for seconds, want := range map[float64]string{0: "0s", 1.26: "1.3s", 59.9: "59.9s", 75.4: "1m15s", 3600: "1h0m0s"} {
+	for seconds, want := range map[float64]string{0: "0s", 1.26: "1.3s", 59.9: "59.9s", 75.4: "1m15s", 3600: "1h"} {
 		if got := Seconds(seconds); got != want {
 			t.Errorf("%v s: got %s, want %s", seconds, got, want)
 		}

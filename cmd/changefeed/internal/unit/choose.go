@@ -35,7 +35,7 @@ func selectAmong(all []feed.Record, text string) (admin.Selection, error) {
 	}
 	lease, err := ChooseLease(text, leases)
 	if _, isMissing := errors.AsType[usage.Missing](err); isMissing && noRange == nil {
-		return admin.Of(r), nil // package admin says what is wrong with the range
+		return admin.Of(r), checkCut(r, leases) // package admin says what else is wrong with the range
 	}
 	if err == nil && lease.Range.Empty() {
 		err = fmt.Errorf("lease %s, whose range is unknown, cannot be steered: %w", lease.Token, lease.Err)
@@ -66,7 +66,28 @@ func ChooseLease(text string, leases []feed.Record) (feed.Record, error) {
 		return feed.Record{}, usage.Flag("lease", text, "more of it, because it can mean each of "+listNames(near))
 	}
 	return feed.Record{}, usage.Missing{Err: usage.Flag("lease", text,
-		"a lease of the unit, or a beginning that only one has: "+listNames(all))}
+		"a lease of the unit, or the beginning of only one of them: "+listNames(all))}
+}
+
+// NoUnit returns the error of a name that no unit has, with the names of the units that exist.
+func NoUnit(name string, known []string) error {
+	want := "there is none"
+	if len(known) > 0 {
+		slices.Sort(known)
+		want = "want one of " + strings.Join(slices.Compact(known), ", ")
+	}
+	return usage.Missing{Err: usage.Error{Err: fmt.Errorf("--name is %s: there is no such unit: %s", name, want)}}
+}
+
+// checkCut refuses a range that has only a part of a lease.
+func checkCut(r feed.Range, leases []feed.Record) error {
+	for _, l := range leases {
+		if l.Err == nil && r.Overlaps(l.Range) && !r.Contains(l.Range) {
+			return usage.Error{Err: fmt.Errorf("--lease is %s: the range cuts lease %s: want a range that ends where leases "+
+				"do, such as %[2]s", r, l.Range)}
+		}
+	}
+	return nil
 }
 
 // leaseName returns the name of a lease for people: its range, or the token of a lease whose range is unknown.

@@ -87,7 +87,7 @@ func TestALeaseIsSelectedByARangeOrABeginning(t *testing.T) {
 	all = append(all, feed.Record{Kind: feed.KindLease, Token: "B1D", Err: feed.ErrBadLease}) // of an unknown range
 	for text, want := range map[string]string{
 		"-": "-0AA", "-0": "-0AA", "-0aa": "-0AA", "0AA-1FFF": "0AA-1FFF", "0AA-1": "0AA-1555", "1555-1F": "1555-1FFF",
-		"155": "1555-1FFF", "20": "20-2A", "2": "", "20-3": "20-3", "-FF": "-FF", "30-40": "30-40", "30": "",
+		"155": "1555-1FFF", "20": "20-2A", "2": "", "20-3": "20-3", "-FF": "-FF", "30-40": "", "30": "",
 		"1FFF-2": "",
 	} {
 		got, err := selectAmong(all, text)
@@ -148,5 +148,25 @@ func TestTheHistoryOfANarrowTerminalHasAllPositions(t *testing.T) {
 `
 	if got := entriesText(entries, 80); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A range that has a part of a lease names the flag, and the lease.
+func TestARangeThatCutsALeaseIsRefused(t *testing.T) {
+	leases := []feed.Record{
+		{Token: "-15", Range: feed.Range{Min: "", Max: "15"}},
+		{Token: "15-FF", Range: feed.Range{Min: "15", Max: "FF"}},
+	}
+	for text, want := range map[string]string{
+		"-15": "", "-FF": "", "15-2A": "--lease is 15-2A: the range cuts lease 15-FF: want a range that ends where leases do, " +
+			"such as 15-FF",
+	} {
+		r, err := feed.ParseRange(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkCut(r, leases); (err != nil) != (want != "") || err != nil && err.Error() != want {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
 	}
 }

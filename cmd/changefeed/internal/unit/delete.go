@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 )
@@ -83,8 +84,7 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return Unit{}, usage.Missing{Err: usage.Flag("name", name, "the name of a unit that has leases here: "+
-			cmp.Or(strings.Join(known, ", "), "there is none"))}
+		return Unit{}, NoUnit(name, known)
 	}
 	var prefixes []string
 	for _, u := range named {
@@ -114,7 +114,8 @@ func idleRecords(ctx context.Context, u Unit, name string) ([]feed.Record, error
 			return nil,
 				fmt.Errorf("unit %q is at work: %s was written %v ago by %q: stop its processors, or wait until %v "+
 					"of silence have passed",
-					u.Processor, record.ID, now.Sub(record.Updated).Round(time.Second), record.Owner, allowed)
+					u.Processor, record.ID, terminal.Exact(now.Sub(record.Updated).Round(time.Second)), record.Owner,
+					terminal.Exact(allowed))
 		}
 	}
 	return records, nil

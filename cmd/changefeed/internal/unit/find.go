@@ -43,9 +43,9 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 		}
 	}
 	if source == nil {
-		return nil, nil, UnknownError{usage.Missing{Err: usage.Flag("name", name,
-			"that of a unit with leases in "+leases.Address.Name()+"; "+
-				CommandsOf(leases.Address, name, nil).Complete("changefeed leases")+" shows the units")}}
+		return nil, nil, UnknownError{usage.Missing{Err: usage.Error{Err: fmt.Errorf("--name is %s: there is no such unit in %s: want one that "+
+			"%s shows", name, leases.Address.Name(),
+			CommandsOf(leases.Address, name, nil).Complete("changefeed leases"))}}}
 	}
 	return source, found, nil
 }

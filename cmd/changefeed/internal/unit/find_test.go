@@ -24,7 +24,7 @@ func TestAUnitIsFoundByItsLeases(t *testing.T) {
 	leases, first, second := stored(o.leases), stored(o.monitored), stored(bills)
 	orders := []*place.Container{first, second}
 	if _, _, err := Find(t.Context(), leases, orders, "mailer"); !errors.As(err, new(usage.Error)) ||
-		!strings.HasPrefix(err.Error(), "--name is mailer: want that of a unit with leases in leases") {
+		!strings.HasPrefix(err.Error(), "--name is mailer: there is no such unit in leases") {
 		t.Errorf("a unit without leases: %v", err)
 	}
 	o.lease(t, "-FF", nil)

@@ -102,7 +102,7 @@ func WriteActions(rows *report.Rows, entries []admin.Entry) error {
 // table has a row for each position of an entry.
 func WriteHistory(w io.Writer, of string, entries []admin.Entry) error {
 	if len(entries) == 0 {
-		_, err := fmt.Fprintf(w, "%s: nothing was done so far\n", terminal.OneLine(of))
+		_, err := fmt.Fprintf(w, "%s: nobody has steered the unit so far\n", terminal.OneLine(of))
 		return err
 	}
 	room := terminal.Of(w).Room()

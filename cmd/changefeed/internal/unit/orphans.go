@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 	"github.com/millrace/changefeed/internal/sentence"
@@ -70,7 +71,7 @@ func Orphans(ctx context.Context, leases *place.Container, among []*place.Contai
 		found = append(found, Orphan{
 			Kind: kind, ID: doc.ID, Token: token, doc: doc,
 			Why: fmt.Sprintf("its container does not exist any more, and it was last written %v ago",
-				quiet.Round(time.Second)),
+				terminal.Exact(quiet.Round(time.Second))),
 		})
 	}
 	for i := range found {

@@ -75,7 +75,7 @@ func TestOnlyDocumentsOfDroppedContainersAreOrphans(t *testing.T) {
 		o.drop(t)
 		time.Sleep(time.Minute)
 		early, ids := o.orphans(t, "mailer")
-		when := "was last written 1m0s ago: it can be removed at " +
+		when := "was last written 1m ago: it can be removed at " +
 			time.Now().Add(9*time.Minute).UTC().Format(time.TimeOnly)
 		for _, orphan := range early {
 			if left, err := orphan.Remove(t.Context(), nil); err != nil || !strings.HasSuffix(left, when) {

@@ -39,6 +39,9 @@ const Unnamed = "/"
 func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store,
 	error,
 ) {
+	if err := checkLeaseKey(leases); err != nil {
+		return nil, err
+	}
 	switch {
 	case processor == Unnamed && leases.Remote == nil:
 		return nil, UnknownError{usage.Missing{Err: usage.Flag("name", Unnamed,
@@ -53,6 +56,17 @@ func OpenStore(ctx context.Context, leases *place.Container, processor string, m
 	return nil,
 		usage.Error{Err: fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts",
 			leases.Address.Given, monitored.Address.Given)}
+}
+
+// checkLeaseKey refuses a container whose partition key cannot be that of leases, in the same words for a store and an
+// account.
+func checkLeaseKey(leases *place.Container) error {
+	path := strings.Join(leases.KeyPaths(), ",")
+	if path != "" && path != "/id" && path != "/partitionKey" {
+		return usage.Error{Err: fmt.Errorf("%s: the container is partitioned by %s: want a lease container, partitioned "+
+			"by /id or /partitionKey", leases.Address.Quote(), path)}
+	}
+	return nil
 }
 
 // OpenFunction opens the lease store of a function of Azure Functions, whose name is often empty. Both containers must

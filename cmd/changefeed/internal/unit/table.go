@@ -120,15 +120,15 @@ func (s Sum) Behind() string {
 	switch {
 	// Zero may mean that no lease could be counted. That must not look like good news.
 	case s.Lag == 0 && !s.Known:
-		return "nobody knows how far behind"
+		return "how far behind is not known"
 	case s.Lag > 0:
-		more := ""
+		least := ""
 		if !s.Known {
-			more = " and more that nobody knows"
+			least = "at least "
 		}
 		waited := time.Duration(s.Waited * float64(time.Second))
-		return fmt.Sprintf("%s%s behind%s, the oldest %s", mark(s.Exact, s.Shared),
-			terminal.Count(s.Lag, "change"), more, sentence.Waited(waited, s.Timed))
+		return fmt.Sprintf("%s%s%s behind, the oldest %s", least, mark(s.Exact, s.Shared),
+			terminal.Count(s.Lag, "change"), sentence.Waited(waited, s.Timed))
 	}
 	if s.Held > 0 {
 		return "nothing behind but the changes of " + terminal.Count(s.Held, "held key") + ", in dead letters"

@@ -78,11 +78,11 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 		want string
 	}{
 		{[]Row{known, known}, "2 leases, 0 instances, nothing behind"},
-		{[]Row{known, unknown}, "2 leases, 0 instances, nobody knows how far behind"},
-		{[]Row{known, {Kind: KindHole}}, "1 lease, 0 instances, nobody knows how far behind"},
+		{[]Row{known, unknown}, "2 leases, 0 instances, how far behind is not known"},
+		{[]Row{known, {Kind: KindHole}}, "1 lease, 0 instances, how far behind is not known"},
 		{
 			[]Row{behind, unknown},
-			"2 leases, 0 instances, 7 changes behind and more that nobody knows, the oldest for 3s",
+			"2 leases, 0 instances, at least 7 changes behind, the oldest for 3s",
 		},
 		{[]Row{known, replaced}, "2 leases, 0 instances, nothing behind"},
 		{

@@ -455,7 +455,7 @@ func TestAContainerOfAnotherKeyHasNoLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.put(t, other, `{"id":"1"}`)
-	if _, err := o.list(t, other); err == nil || !strings.Contains(err.Error(), "want /id or /partitionKey") {
+	if _, err := o.list(t, other); err == nil || !strings.Contains(err.Error(), "by /id or /partitionKey") {
 		t.Errorf("got error %v, want one that tells the keys of lease containers", err)
 	}
 }

@@ -8,17 +8,18 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cosmosrest"
 )
 
 // Endpoints describe how to connect to a served store. Programs read them as JSON from a pipe.
 type Endpoints struct {
-	Endpoint    string `json:"endpoint" about:"URL of the account"`
-	Dedicated   string `json:"dedicated_endpoint,omitempty" about:"URL of the dedicated gateway"`
-	Key         string `json:"key" about:"the account key"`
-	Connection  string `json:"connection_string" about:"endpoint and key"`
-	Certificate string `json:"certificate,omitempty" about:"file that clients must trust"`
-	Store       string `json:"store,omitempty" about:"directory; without one the store is in memory"`
+	Endpoint    string       `json:"endpoint" about:"URL of the account"`
+	Dedicated   report.Known `json:"dedicated_endpoint" about:"URL of the dedicated gateway; null if there is none"`
+	Key         string       `json:"key" about:"the account key"`
+	Connection  string       `json:"connection_string" about:"endpoint and key"`
+	Certificate report.Known `json:"certificate" about:"file that clients must trust; null if there is none"`
+	Store       report.Known `json:"store" about:"directory; null if the store is in memory"`
 }
 
 // ReportedAs implements [report.Value].
@@ -34,17 +35,19 @@ func (o *Options) clientKey() string {
 
 // endpoints returns the endpoints of the sites.
 func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err error) {
-	e = Endpoints{Key: o.clientKey(), Certificate: certificate}
+	e = Endpoints{Key: o.clientKey(), Certificate: report.Known(certificate)}
 	for _, w := range sites {
 		if w.Dedicated {
-			e.Dedicated = o.clientURL(w.Addr())
+			e.Dedicated = report.Known(o.clientURL(w.Addr()))
 		} else {
 			e.Endpoint = o.clientURL(w.Addr())
 		}
 	}
 	e.Connection = cosmosrest.ConnectionString(e.Endpoint, e.Key)
 	if o.Dir != "" {
-		e.Store, err = filepath.Abs(o.Dir)
+		var dir string
+		dir, err = filepath.Abs(o.Dir)
+		e.Store = report.Known(dir)
 	}
 	return e, err
 }
@@ -71,16 +74,17 @@ func (e Endpoints) Write(to io.Writer) error {
 	}
 	lines := []string{"endpoint", e.Endpoint, "connection string", cosmosrest.ConnectionString(e.Endpoint, key)}
 	if e.Dedicated != "" {
-		lines = append(lines, "dedicated gateway", e.Dedicated)
+		lines = append(lines, "dedicated gateway", string(e.Dedicated))
 	}
 	if e.Certificate != "" {
+		file := string(e.Certificate)
 		lines = append(lines,
-			"certificate", e.Certificate,
-			"to trust it", "export SSL_CERT_FILE='"+e.Certificate+"'        # Go",
-			"", "export REQUESTS_CA_BUNDLE='"+e.Certificate+"'   # Python",
-			"", "export NODE_EXTRA_CA_CERTS='"+e.Certificate+"'  # Node")
+			"certificate", file,
+			"to trust it", "export SSL_CERT_FILE='"+file+"'        # Go",
+			"", "export REQUESTS_CA_BUNDLE='"+file+"'   # Python",
+			"", "export NODE_EXTRA_CA_CERTS='"+file+"'  # Node")
 	}
-	lines = append(lines, "store", cmp.Or(e.Store, "in memory: it is gone when the server ends; --db DIR keeps one"))
+	lines = append(lines, "store", cmp.Or(string(e.Store), "in memory: it is gone when the server ends; --db DIR keeps a store"))
 	for i := 0; i < len(lines); i += 2 {
 		if _, err := fmt.Fprintf(to, "%-18s %s\n", lines[i], lines[i+1]); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest"
 )
@@ -113,9 +114,9 @@ func (o *Options) Check() error {
 	case len(o.ReadOnly) > 2:
 		return usage.Flag("read-only-key", "given "+strconv.Itoa(len(o.ReadOnly))+" times", "two at most")
 	case o.Throughput < cosmosrest.Unlimited:
-		return usage.Flag("ru", strconv.Itoa(o.Throughput), "0 or more, or -1")
+		return usage.Flag("ru", strconv.Itoa(o.Throughput), "0 or more, or -1 to throttle no container")
 	case o.Retention < 0:
-		return usage.Flag("retention", o.Retention.String(), "a time such as 10m or 168h, or 0")
+		return usage.Flag("retention", terminal.Exact(o.Retention), "0 or more, such as 10m or 168h")
 	}
 	return nil
 }

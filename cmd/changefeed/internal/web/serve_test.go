@@ -217,11 +217,11 @@ func serve(t *testing.T, o Options, f func(Endpoints)) error {
 func TestAStoreIsServedUntilTheEnd(t *testing.T) {
 	o := Options{Dir: filepath.Join(t.TempDir(), "data"), Dedicated: "127.0.0.1:0"}
 	err := serve(t, o, func(e Endpoints) {
-		if e.Store != o.Dir || e.Key != cosmosrest.EmulatorKey ||
-			e.Connection != cosmosrest.ConnectionString(e.Endpoint, e.Key) || e.Dedicated == e.Endpoint {
+		if string(e.Store) != o.Dir || e.Key != cosmosrest.EmulatorKey ||
+			e.Connection != cosmosrest.ConnectionString(e.Endpoint, e.Key) || string(e.Dedicated) == e.Endpoint {
 			t.Errorf("got %+v", e)
 		}
-		for _, url := range []string{e.Endpoint, e.Dedicated} {
+		for _, url := range []string{e.Endpoint, string(e.Dedicated)} {
 			answer, err := http.Get(url)
 			if err != nil {
 				t.Error(err)
@@ -339,7 +339,8 @@ func TestTheCertificateOfAStoreInMemoryIsRemoved(t *testing.T) {
 	defer end()
 	err := o.Serve(ctx, func(e Endpoints) error {
 		defer end()
-		if _, err := os.Stat(e.Certificate); err != nil || filepath.Dir(filepath.Dir(e.Certificate)) != dir {
+		file := string(e.Certificate)
+		if _, err := os.Stat(file); err != nil || filepath.Dir(filepath.Dir(file)) != dir {
 			t.Errorf("the certificate is %s, %v, want a file below %s", e.Certificate, err, dir)
 		}
 		return nil
