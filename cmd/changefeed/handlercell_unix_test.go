@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,6 +33,7 @@ type suiteSettings struct {
 	maxAttempts int
 	hold        bool
 	batchSize   int
+	ranges      int // partitions of the container
 }
 
 // suiteCell is a case of the suite with a kind of handler: a container of orders on a server, and a host of one unit.
@@ -65,7 +67,7 @@ func newSuiteCell(t *testing.T, endpoint, name string, kind handlerKind, s suite
 		T: t, suiteSettings: s, kind: kind, dir: t.TempDir(), endpoint: endpoint, base: endpoint + "/" + name,
 		written: map[string]int{},
 	}
-	command(t, "create", c.base+"/orders", "--pk", "/key")
+	command(t, "create", c.base+"/orders", "--pk", "/key", "--ranges", strconv.Itoa(max(s.ranges, 1)))
 	client, err := cosmos.Open(t.Context(), endpoint, cosmos.Key(cosmosrest.EmulatorKey), cosmos.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -39,10 +39,13 @@ const (
 	doHang     = "hang"     // never answers
 	doNonsense = "nonsense" // answers what its dialect does not have
 	doWait     = "wait"     // waits at the gate, and handles the batch
-	doFail     = "fail"     // fails, and goes on with the next order
+	doFail     = "fail"     // fails, and goes on with the next key
 	doPoison   = "poison"   // the same, and a retry cannot help
 	doStop     = "stop"     // fails, and does not try the orders after it
 )
+
+// suiteNonsense is an answer in no dialect.
+const suiteNonsense = "handled, I think"
 
 // A suiteNote is a line of the journal.
 type suiteNote struct {
@@ -71,9 +74,10 @@ type suiteAnswer struct {
 
 // suiteFailure is an order that has failed, in the words that all dialects share.
 type suiteFailure struct {
-	Index  int    `json:"index"`
-	Error  string `json:"error"`
-	Poison bool   `json:"poison,omitempty"`
+	Index   int    `json:"index"`
+	Error   string `json:"error"`
+	Poison  bool   `json:"poison,omitempty"`
+	Untried bool   `json:"untried,omitempty"` // an earlier order of its key has failed
 }
 
 // suiteWorker is a handler.
@@ -176,17 +180,27 @@ func (w suiteWorker) handle(batch []suiteOrder, attempt int) (a suiteAnswer, err
 			err = errors.Join(w.note(suiteNote{What: noteWait, Batch: id}), w.passGate("gate"))
 		}
 	}
+	return a, errors.Join(err, w.handleEach(id, batch, due, &a))
+}
+
+// handleEach handles the orders of a batch that do not fail. After one that fails, it tries no other of its key.
+func (w suiteWorker) handleEach(id string, batch []suiteOrder, due []bool, a *suiteAnswer) error {
+	failed := map[string]bool{} // by key
 	for i, o := range batch {
-		if due[i] && (o.Do == doFail || o.Do == doPoison || o.Do == doStop) {
-			a.Failed = append(a.Failed, suiteFailure{i, o.Text, o.Do == doPoison})
-			if a.Stopped = o.Do == doStop; a.Stopped {
-				break
+		fails := due[i] && (o.Do == doFail || o.Do == doPoison || o.Do == doStop)
+		if fails || failed[o.Key] {
+			a.Failed = append(a.Failed, suiteFailure{i, o.Text, fails && o.Do == doPoison, !fails})
+			if failed[o.Key] = true; fails && o.Do == doStop {
+				a.Stopped = true
+				return nil
 			}
 			continue
 		}
-		err = errors.Join(err, w.note(suiteNote{What: noteHandled, Batch: id, Key: o.Key, N: o.N}))
+		if err := w.note(suiteNote{What: noteHandled, Batch: id, Key: o.Key, N: o.N}); err != nil {
+			return err
+		}
 	}
-	return a, err
+	return nil
 }
 
 // handleInput is the dialect of a program for each batch: its exit code is its only answer.
@@ -277,7 +291,7 @@ func (w suiteWorker) answerMessage(line []byte, say func(string) error) error {
 	case err != nil:
 		return err
 	case a.Nonsense:
-		return say("handled, I think")
+		return say(suiteNonsense)
 	case len(a.Failed) == 0:
 		return say(fmt.Sprintf(`{"type":"done","id":%d}`, m.ID))
 	}
@@ -318,7 +332,7 @@ func (w suiteWorker) receive(to http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.Nonsense {
-		writeJSON(to, "handled, I think")
+		writeJSON(to, suiteNonsense)
 	} else if len(a.Failed) > 0 {
 		writeJSON(to, "{"+a.members()+"}")
 	}
@@ -350,7 +364,7 @@ func (w suiteWorker) beInvoked(to http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(to, strings.TrimSpace(err.Error()), http.StatusInternalServerError)
 	case a.Nonsense:
-		writeJSON(to, "handled, I think")
+		writeJSON(to, suiteNonsense)
 	default:
 		writeJSON(to, "{}")
 	}

@@ -80,21 +80,92 @@ func (c *suiteCell) checkOnce(except ...string) {
 // checkPositions wants all leases free, with nothing behind them.
 func (c *suiteCell) checkPositions() {
 	c.Helper()
-	leases := 0
+	leases := c.leases()
+	if len(leases) == 0 {
+		c.Error("there are no leases")
+	}
+	for _, r := range leases {
+		if r.Owner != "" || r.Lag == nil || *r.Lag != 0 {
+			c.Errorf("got %+v, want a free lease with nothing behind", r)
+		}
+	}
+}
+
+// behind is the number of changes behind the stored positions; -1 if there are no leases yet.
+func (c *suiteCell) behind() (n int64) {
+	c.Helper()
+	leases := c.leases()
+	if len(leases) == 0 {
+		return -1
+	}
+	for _, r := range leases {
+		if r.Lag == nil {
+			return -1
+		}
+		n += *r.Lag
+	}
+	return n
+}
+
+// leases are the leases of the unit.
+func (c *suiteCell) leases() (all []unit.Row) {
+	c.Helper()
 	for line := range strings.Lines(command(c.T, "leases", c.base+"/leases", "-o", "json")) {
 		var r unit.Row
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			c.Fatal(err)
 		}
-		if r.Kind != unit.KindLease {
-			continue
-		}
-		leases++
-		if r.Owner != "" || r.Lag == nil || *r.Lag != 0 {
-			c.Errorf("got %s, want a free lease with nothing behind", line)
+		if r.Kind == unit.KindLease {
+			all = append(all, r)
 		}
 	}
-	if leases == 0 {
-		c.Error("there are no leases")
+	return all
+}
+
+// suiteLetter is a dead letter as dlq list prints it.
+type suiteLetter struct {
+	Item, Cause, Disposition string
+	Attempts                 int
+}
+
+// checkLetters waits until there are so many dead letters, and wants these. A cause is a part of that of the letter.
+// How often a held change has come is none of the promises.
+func (c *suiteCell) checkLetters(want ...suiteLetter) {
+	c.Helper()
+	var got []suiteLetter
+	c.await(fmt.Sprintf("there are %d dead letters", len(want)), func() bool {
+		got = nil
+		for line := range strings.Lines(command(c.T, "dlq", "list", c.base+"/letters", "--name", suiteUnit, "-o", "json")) {
+			var l struct {
+				Kind string
+				suiteLetter
+			}
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				c.Fatal(err)
+			}
+			if l.Kind == "letter" {
+				got = append(got, l.suiteLetter)
+			}
+		}
+		return len(got) == len(want)
+	})
+	slices.SortFunc(got, func(a, b suiteLetter) int { return strings.Compare(a.Item, b.Item) })
+	for i, w := range want {
+		g := got[i]
+		if g.Item != w.Item || g.Disposition != w.Disposition || !strings.Contains(g.Cause, w.Cause) ||
+			g.Attempts != w.Attempts && w.Disposition != "held" {
+			c.Errorf("got the dead letter %+v, want %+v", g, w)
+		}
 	}
+}
+
+// awaitAttempt waits until a batch has come for the nth time, if the dialect tells that.
+func (c *suiteCell) awaitAttempt(n int) {
+	c.Helper()
+	if !c.kind.tellsAttempt {
+		return
+	}
+	c.await(fmt.Sprintf("a batch with the attempt %d", n), func() bool {
+		return slices.ContainsFunc(c.noted(noteBatch), func(b suiteNote) bool { return b.Attempt == n })
+	})
 }

@@ -20,6 +20,10 @@ type handlerKind struct {
 	name    string
 	unit    func(*suiteCell) string
 	prepare func(*suiteCell) // makes what unit needs, if that is anything
+	late    string           // the cause of a failure at the deadline
+
+	// tellsAttempt says that a batch tells its handler how often it has come.
+	tellsAttempt bool
 
 	// cannot has the cases that the kind cannot have, with the reason. docs/host.md says the same.
 	cannot map[string]string
@@ -27,14 +31,22 @@ type handlerKind struct {
 
 // handlerKinds are all kinds that docs/host.md has, except for relays, which have a suite of their own.
 func handlerKinds() []handlerKind {
-	const exitCode, status = "its only answer is the exit code", "its only answer is the status"
+	const deadline = "handler deadline exceeded"
+	const exitCode, status = "the exit code is about the whole batch", "the status is about the whole batch"
 	return []handlerKind{
-		{name: "program", unit: programUnit, cannot: map[string]string{
-			"nonsense": exitCode,
+		{name: "program", unit: programUnit, tellsAttempt: true, late: deadline, cannot: map[string]string{
+			"items": exitCode, "done": exitCode, "poison": exitCode,
+			"nonsense": "every exit code has a meaning",
+			"late":     "the start is a part of the batch",
 		}},
-		{name: "long-lived", unit: longLivedUnit},
-		{name: "webhook", unit: webhookUnit, prepare: startReceiver},
-		{name: "function", unit: functionUnit, prepare: writeApp, cannot: map[string]string{}},
+		{name: "long-lived", unit: longLivedUnit, tellsAttempt: true, late: deadline},
+		{name: "webhook", unit: webhookUnit, prepare: startReceiver, tellsAttempt: true, late: deadline, cannot: map[string]string{
+			"deadly": "a receiver that is away is an outage",
+			"orphan": "the host does not start it",
+		}},
+		{name: "function", unit: functionUnit, prepare: writeApp, late: "no answer within 1s", cannot: map[string]string{
+			"items": status, "done": status, "poison": status,
+		}},
 	}
 }
 

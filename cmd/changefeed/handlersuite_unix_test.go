@@ -3,8 +3,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,24 +16,91 @@ import (
 
 // handlerCase is a promise of all handlers.
 type handlerCase struct {
-	name string
+	name     string
+	promises string // as docs/host.md says it
 	suiteSettings
 	run func(*suiteCell)
 }
 
 func handlerCases() []handlerCase {
 	return []handlerCase{
-		{name: "order", suiteSettings: suiteSettings{batchSize: 5}, run: handlesInOrder},
-		{name: "nonsense", run: countsNonsenseAsFailed},
-		{name: "dies", run: outlivesItsHandler},
+		{
+			name: "order", promises: "changes of a key come in order, each once",
+			suiteSettings: suiteSettings{batchSize: 5, ranges: 2}, run: handlesInOrder,
+		},
+		{
+			name: "fails", promises: "a failed batch comes again until it is handled, and the log says why",
+			run: repeatsWhatHasFailed,
+		},
+		{
+			name: "items", promises: "of a batch, only the changes that the handler names come again",
+			run: repeatsFailedItemsAlone,
+		},
+		{
+			name: "done", promises: "of a batch, the first changes are done and the others come again",
+			run: keepsWhatIsDone,
+		},
+		{
+			name: "poison", promises: "a change that the handler calls poison is parked at once",
+			suiteSettings: suiteSettings{maxAttempts: 5}, run: parksPoisonAtOnce,
+		},
+		{
+			name: "limit", promises: "a change that fails too often is parked with the reason; its key is held, and a retry " +
+				"of the letter goes on",
+			suiteSettings: suiteSettings{maxAttempts: 3, hold: true}, run: parksWhatFailsTooOften,
+		},
+		{
+			name: "hangs", promises: "a handler that hangs has failed at the deadline",
+			suiteSettings: suiteSettings{maxAttempts: 2, deadline: time.Second}, run: endsWhatHangs,
+		},
+		{
+			name: "dies", promises: "a handler that dies is started again after a pause that grows, and its batch comes again",
+			run: outlivesItsHandler,
+		},
+		{
+			name: "deadly", promises: "a change that ends its handler again and again is parked",
+			suiteSettings: suiteSettings{maxAttempts: 2}, run: parksWhatIsDeadly,
+		},
+		{
+			name: "nonsense", promises: "an answer that means nothing has failed, and the log has it",
+			suiteSettings: suiteSettings{maxAttempts: 2}, run: countsNonsenseAsFailed,
+		},
+		{
+			name: "starts", promises: "a handler that starts slowly loses nothing",
+			run: waitsForASlowStart,
+		},
+		{
+			name: "late", promises: "a start that takes longer than the deadline of a batch counts no attempt",
+			suiteSettings: suiteSettings{deadline: time.Second, maxAttempts: 2}, run: countsNoAttemptBeforeTheStart,
+		},
+		{
+			name: "drain", promises: "at SIGTERM the batch in hand is finished, its position is stored, and no other batch begins",
+			suiteSettings: suiteSettings{batchSize: 2}, run: drains,
+		},
+		{
+			name: "stuck", promises: "a batch that is not finished within `drain` comes again to the next host",
+			suiteSettings: suiteSettings{drain: time.Second, grace: 300 * time.Millisecond}, run: endsThoughTheHandlerHangs,
+		},
+		{
+			name: "kept", promises: "a batch whose position is stored does not come again, also after kill -9",
+			suiteSettings: suiteSettings{batchSize: 2}, run: keepsWhatIsStored,
+		},
+		{
+			name: "orphan", promises: "on Linux, a handler ends with its host, also at kill -9",
+			run: endsWithItsHost,
+		},
+		{
+			name: "kills", promises: "though host, handler and server are killed at any time, all changes are handled, in order",
+			suiteSettings: suiteSettings{batchSize: 4, ranges: 2}, run: outlivesKills,
+		},
 	}
 }
 
 func TestHandlersKeepTheirPromises(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 30 s")
+		t.Skip("takes 20 s")
 	}
-	endpoint := startSuiteServer(t)
+	server := startSuiteServer(t)
 	for _, promise := range handlerCases() {
 		for _, kind := range handlerKinds() {
 			t.Run(promise.name+"/"+kind.name, func(t *testing.T) {
@@ -39,65 +108,47 @@ func TestHandlersKeepTheirPromises(t *testing.T) {
 					t.Skip(reason)
 				}
 				t.Parallel()
-				promise.run(newSuiteCell(t, endpoint, promise.name+"-"+kind.name, kind, promise.suiteSettings))
+				promise.run(newSuiteCell(t, server.url, promise.name+"-"+kind.name, kind, promise.suiteSettings))
 			})
 		}
 	}
 }
 
-// startSuiteServer starts a server with nothing in it, until the test ends.
-func startSuiteServer(t *testing.T) string {
+// startSuiteServer starts a server, until the test ends.
+func startSuiteServer(t *testing.T) *shop {
 	t.Helper()
-	s := newShop(t, shopTimes{patience: time.Minute})
+	s := newShop(t, shopTimes{})
 	none := filepath.Join(s.dir, "none")
 	if err := os.WriteFile(none, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	command(t, "import", none, "docstore:"+s.store()+"#suite/none", "--pk", "/key")
-	endpoint := s.serve("127.0.0.1:0")
+	s.url = s.serve("127.0.0.1:0")
 	t.Cleanup(s.shut)
-	return endpoint
+	return s
 }
 
-// Changes of a key come in order, and each once. A host that ends has stored its position, so the next one goes on
-// behind it.
-func handlesInOrder(c *suiteCell) {
-	c.writeSome(6, "a", "b", "c")
-	c.start()
-	c.writeSome(6, "c", "d")
-	c.awaitAllHandled()
-	c.stopHost()
-	c.checkPositions()
-	c.startHost()
-	c.writeSome(1, "a", "d")
-	c.awaitAllHandled()
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-}
-
-// An answer that the dialect does not have is a failure: the batch comes again, and the log says what is wrong.
-func countsNonsenseAsFailed(c *suiteCell) {
-	c.writeSome(2, "a")
-	c.write("a", suiteOrder{Do: doNonsense, Times: 2})
-	c.writeSome(2, "a")
-	c.start()
-	c.awaitAllHandled()
-	c.awaitSaid("handled, I think")
-	c.stopHost()
-	c.checkOrder()
-	c.checkPositions()
-}
-
-// A handler that dies in a batch is started again, and the batch comes again.
-func outlivesItsHandler(c *suiteCell) {
-	c.writeSome(2, "a")
-	c.write("a", suiteOrder{Do: doDie, Times: 3})
-	c.writeSome(2, "a")
-	c.start()
-	c.awaitAllHandled()
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+// The page says of each promise which kinds keep it, and why the others do not.
+func TestThePageOfHostsHasThePromisesOfHandlers(t *testing.T) {
+	page, err := os.ReadFile("../../docs/host.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## What each handler promises\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var want strings.Builder
+	for _, promise := range handlerCases() {
+		fmt.Fprintf(&want, "| %s |", promise.promises)
+		for _, kind := range handlerKinds() {
+			cell := "yes"
+			if reason := kind.cannot[promise.name]; reason != "" {
+				cell = "no: " + reason
+			}
+			fmt.Fprintf(&want, " %s |", cell)
+		}
+		want.WriteString("\n")
+	}
+	if !strings.Contains(table, "|---|---|---|---|---|\n"+want.String()) {
+		t.Errorf("docs/host.md has\n%s\nwant\n%s", table, &want)
+	}
 }
