@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -50,15 +51,19 @@ type suiteCell struct {
 	host     *exec.Cmd
 	ended    chan struct{} // closed when the host has ended; hostErr says how
 	hostErr  error
+	before   int // bytes of the log that are of earlier hosts
 
 	receiver suiteReceiver
+
+	// shaken says that the server is killed. Then a host that has not started yet ends, and is started again.
+	shaken bool
 }
 
 // The unit of each cell.
 const suiteUnit = "mailer"
 
 // suitePatience is for anything that must happen.
-const suitePatience = 30 * time.Second
+const suitePatience = time.Minute
 
 // newSuiteCell makes the containers of a cell.
 func newSuiteCell(t *testing.T, endpoint, name string, kind handlerKind, s suiteSettings) *suiteCell {
@@ -129,7 +134,7 @@ func (c *suiteCell) await(what string, is func() bool) {
 		case <-time.After(step):
 		case <-c.ended: // nil before the first start
 			if !is() {
-				c.Fatalf("waited for this: %s; the host has ended: %v", what, c.hostErr)
+				c.replaceHost(what)
 			}
 		case <-c.Context().Done():
 			c.Fatal(context.Cause(c.Context()))
@@ -162,6 +167,11 @@ func (c *suiteCell) startHost() {
 		c.Fatal(err)
 	}
 	defer log.Close()
+	at, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.before = int(at)
 	c.host = exec.Command("changefeed", "host", file, "-v")
 	c.host.Stderr = log
 	if err := c.host.Start(); err != nil {
@@ -173,6 +183,15 @@ func (c *suiteCell) startHost() {
 		close(ended)
 	}(c.host)
 	c.ended = ended
+}
+
+// replaceHost does what a supervisor does with a host that has ended by itself. It must not, after its start.
+func (c *suiteCell) replaceHost(what string) {
+	c.Helper()
+	if !c.shaken || c.hostErr == nil || strings.Contains(c.said()[c.before:], "unit is started") {
+		c.Fatalf("waited for this: %s; the host has ended: %v", what, c.hostErr)
+	}
+	c.startHost()
 }
 
 // shared are the settings that all kinds have in the host's file.

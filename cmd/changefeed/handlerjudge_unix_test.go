@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 )
@@ -46,25 +48,43 @@ func (c *suiteCell) awaitAllHandled(except ...string) {
 	c.await("all orders are handled", func() bool { return len(c.missing(except...)) == 0 })
 }
 
-// checkOrder wants the orders of each key in their order: before an order come all smaller ones, except for those that
-// were never handled; and what comes again comes in order too.
+// checkOrder wants that what the handlers have written down is in order.
 func (c *suiteCell) checkOrder(except ...string) {
 	c.Helper()
+	for _, wrong := range judgeOrder(c.noted(noteHandled), except, c.maxAttempts == 0) {
+		c.Error(wrong)
+	}
+}
+
+// judgeOrder says what is wrong with the order in which orders were handled:
+//
+//   - before an order of a key come all smaller ones, except for those that are never handled;
+//   - in a batch, the orders of a key come in their order;
+//   - without a limit, the position is stored before the next batch begins. So what comes again is never from before
+//     the beginning of a batch that has come: the first orders of a key in its batches do not decrease.
+func judgeOrder(handled []suiteNote, except []string, isUnlimited bool) (wrong []string) {
 	seen := map[string]bool{}
-	last := map[string]int{} // by batch and key
-	for _, n := range c.noted(noteHandled) {
+	last := map[string]int{}  // by batch and key
+	first := map[string]int{} // by key, of its last batch
+	for _, n := range handled {
 		for before := n.N - 1; before > 0; before-- {
 			if name := fmt.Sprintf("%s-%d", n.Key, before); !seen[name] && !slices.Contains(except, name) {
-				c.Errorf("%s is handled before %s", n.name(), name)
+				wrong = append(wrong, fmt.Sprintf("%s is handled before %s", n.name(), name))
 			}
 		}
 		seen[n.name()] = true
-		if at := n.Batch + n.Key; last[at] >= n.N {
-			c.Errorf("%s comes after %d in its batch", n.name(), last[at])
-		} else {
-			last[at] = n.N
+		at := n.Batch + " " + n.Key
+		if last[at] == 0 {
+			if began := first[n.Key]; isUnlimited && n.N < began {
+				wrong = append(wrong, fmt.Sprintf("%s comes again, after a batch that began with %d", n.name(), began))
+			}
+			first[n.Key] = n.N
+		} else if last[at] >= n.N {
+			wrong = append(wrong, fmt.Sprintf("%s comes after %d in its batch", n.name(), last[at]))
 		}
+		last[at] = n.N
 	}
+	return wrong
 }
 
 // checkOnce wants that no order was handled twice, except for some.
@@ -135,7 +155,8 @@ func (c *suiteCell) checkLetters(want ...suiteLetter) {
 	var got []suiteLetter
 	c.await(fmt.Sprintf("there are %d dead letters", len(want)), func() bool {
 		got = nil
-		for line := range strings.Lines(command(c.T, "dlq", "list", c.base+"/letters", "--name", suiteUnit, "-o", "json")) {
+		list := command(c.T, "dlq", "list", c.base+"/letters", "--name", suiteUnit, "-o", "json")
+		for line := range strings.Lines(list) {
 			var l struct {
 				Kind string
 				suiteLetter
@@ -168,4 +189,37 @@ func (c *suiteCell) awaitAttempt(n int) {
 	c.await(fmt.Sprintf("a batch with the attempt %d", n), func() bool {
 		return slices.ContainsFunc(c.noted(noteBatch), func(b suiteNote) bool { return b.Attempt == n })
 	})
+}
+
+func TestTheJudgeOfHandlersSeesWhatIsWrong(t *testing.T) {
+	for _, tt := range []struct{ name, journal, want string }{
+		{"all well", "b1:1 b1:2 b2:3", ""},
+		{"a batch comes again", "b1:1 b1:2 b2:1 b2:2 b3:3", ""},
+		{"a part of a batch comes again", "b1:1 b1:2 b2:2 b3:3", ""},
+		{"skipped", "b1:1 b2:3", "k-3 is handled before k-2"},
+		{"parked", "b1:1 b2:5", ""},
+		{"turned round", "b1:2 b1:1", "k-2 is handled before k-1"},
+		{"turned round when it comes again", "b1:1 b1:2 b2:2 b2:1", "k-1 comes after 2 in its batch"},
+		{"a stored batch comes again", "b1:1 b2:2 b3:1 b3:2", "k-1 comes again, after a batch that began with 2"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var handled []suiteNote
+			for _, word := range strings.Fields(tt.journal) {
+				batch, n, _ := strings.Cut(word, ":")
+				number, err := strconv.Atoi(n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				handled = append(handled, suiteNote{Batch: batch, Key: "k", N: number})
+			}
+			except := []string{"k-4"}
+			if tt.name == "parked" {
+				except = []string{"k-2", "k-3", "k-4"}
+			}
+			if got := strings.Join(judgeOrder(handled, except, true), "; "); !strings.Contains(got, tt.want) ||
+				(got == "") != (tt.want == "") {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
 }

@@ -21,6 +21,7 @@ type handlerKind struct {
 	unit    func(*suiteCell) string
 	prepare func(*suiteCell) // makes what unit needs, if that is anything
 	late    string           // the cause of a failure at the deadline
+	isKept  bool             // the host keeps a process for all batches
 
 	// tellsAttempt says that a batch tells its handler how often it has come.
 	tellsAttempt bool
@@ -34,19 +35,26 @@ func handlerKinds() []handlerKind {
 	const deadline = "handler deadline exceeded"
 	const exitCode, status = "the exit code is about the whole batch", "the status is about the whole batch"
 	return []handlerKind{
-		{name: "program", unit: programUnit, tellsAttempt: true, late: deadline, cannot: map[string]string{
-			"items": exitCode, "done": exitCode, "poison": exitCode,
-			"nonsense": "every exit code has a meaning",
-			"late":     "the start is a part of the batch",
-		}},
-		{name: "long-lived", unit: longLivedUnit, tellsAttempt: true, late: deadline},
-		{name: "webhook", unit: webhookUnit, prepare: startReceiver, tellsAttempt: true, late: deadline, cannot: map[string]string{
-			"deadly": "a receiver that is away is an outage",
-			"orphan": "the host does not start it",
-		}},
-		{name: "function", unit: functionUnit, prepare: writeApp, late: "no answer within 1s", cannot: map[string]string{
-			"items": status, "done": status, "poison": status,
-		}},
+		{
+			name: "program", unit: programUnit, tellsAttempt: true, late: deadline,
+			cannot: map[string]string{
+				"items": exitCode, "done": exitCode, "poison": exitCode,
+				"nonsense": "every exit code has a meaning",
+				"late":     "the start is a part of the batch",
+			},
+		},
+		{name: "long-lived", unit: longLivedUnit, isKept: true, tellsAttempt: true, late: deadline},
+		{
+			name: "webhook", unit: webhookUnit, prepare: startReceiver, tellsAttempt: true, late: deadline,
+			cannot: map[string]string{
+				"deadly": "a receiver that is away is an outage",
+				"orphan": "the host does not start it",
+			},
+		},
+		{
+			name: "function", unit: functionUnit, prepare: writeApp, isKept: true, late: "no answer within 1s",
+			cannot: map[string]string{"items": status, "done": status, "poison": status},
+		},
 	}
 }
 

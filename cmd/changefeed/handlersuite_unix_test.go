@@ -74,12 +74,13 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{deadline: time.Second, maxAttempts: 2}, run: countsNoAttemptBeforeTheStart,
 		},
 		{
-			name: "drain", promises: "at SIGTERM the batch in hand is finished, its position is stored, and no other batch begins",
+			name: "drain", promises: "at SIGTERM the batch in hand is finished, its position is stored, and no other batch " +
+				"begins",
 			suiteSettings: suiteSettings{batchSize: 2}, run: drains,
 		},
 		{
 			name: "stuck", promises: "a batch that is not finished within `drain` comes again to the next host",
-			suiteSettings: suiteSettings{drain: time.Second, grace: 300 * time.Millisecond}, run: endsThoughTheHandlerHangs,
+			suiteSettings: suiteSettings{drain: time.Second, grace: 300 * time.Millisecond}, run: endsBesideAHang,
 		},
 		{
 			name: "kept", promises: "a batch whose position is stored does not come again, also after kill -9",
@@ -90,7 +91,8 @@ func handlerCases() []handlerCase {
 			run: endsWithItsHost,
 		},
 		{
-			name: "kills", promises: "though host, handler and server are killed at any time, all changes are handled, in order",
+			name: "kills", promises: "though host, handler and server are killed at any time, all changes are handled, in " +
+				"order",
 			suiteSettings: suiteSettings{batchSize: 4, ranges: 2}, run: outlivesKills,
 		},
 	}
