@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ type suiteOrder struct {
 // What a handler does with an order. The first four are about its whole batch, of which nothing is handled.
 const (
 	doDie      = "die"      // ends itself with kill -9
-	doHang     = "hang"     // never answers
+	doHang     = "hang"     // never answers, and is deaf to SIGTERM
 	doNonsense = "nonsense" // answers what its dialect does not have
 	doWait     = "wait"     // waits at the gate, and handles the batch
 	doFail     = "fail"     // fails, and goes on with the next key
@@ -173,6 +174,7 @@ func (w suiteWorker) handle(batch []suiteOrder, attempt int) (a suiteAnswer, err
 		case doDie:
 			return a, syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case doHang:
+			signal.Ignore(syscall.SIGTERM)
 			<-time.After(time.Hour)
 		case doNonsense:
 			return suiteAnswer{Nonsense: true}, nil
@@ -244,29 +246,19 @@ func (w suiteWorker) converse() error {
 	if err := say(`{"type":"hello","version":1,"batches":4,"client":"suite"}`); err != nil {
 		return err
 	}
-	failed := make(chan error, 1)
-	messages := make(chan []byte)
-	go func() {
-		for in := bufio.NewReader(ends[0]); ; {
-			line, err := in.ReadBytes('\n')
-			if err != nil { // the end of the pipe: exit
-				failed <- nil
-				return
+	var work sync.WaitGroup
+	defer work.Wait() // a program may end its batches after the end of the pipe
+	for in := bufio.NewReader(ends[0]); ; {
+		line, err := in.ReadBytes('\n')
+		if err != nil { // the end of the pipe: exit
+			return nil
+		}
+		work.Go(func() {
+			if err := w.answerMessage(line, say); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
 			}
-			messages <- line
-		}
-	}()
-	for {
-		select {
-		case err := <-failed:
-			return err
-		case line := <-messages:
-			go func() {
-				if err := w.answerMessage(line, say); err != nil {
-					failed <- err
-				}
-			}()
-		}
+		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -161,17 +160,6 @@ func TestASkippedCaseIsNotOk(t *testing.T) {
 	if c.Verdict != "skip" || c.Reason == nil || *c.Reason != "one batch at once" {
 		t.Errorf("got %+v", c)
 	}
-}
-
-// A long-lived program sees the end of its pipe when its processor is killed, and dies with it.
-func TestALongLivedProgramDiesWithItsProcessor(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only on Linux does a process die with its parent")
-	}
-	program := `echo '{"type":"hello","version":1}' >&4; echo begun; exec sleep 60`
-	run := exec.Command("changefeed", "run", "--source", importOrders(t), "--name", "mailer", "--create-leases",
-		"--from", "beginning", "--long-lived", "--", "sh", "-c", program)
-	killWhenBegun(t, run)
 }
 
 // The program in a shell on the page about the contract runs as it is written there.
