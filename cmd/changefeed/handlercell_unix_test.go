@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,8 @@ type suiteSettings struct {
 	hold        bool
 	batchSize   int
 	ranges      int // partitions of the container
+	weight      int
+	once        bool
 }
 
 // suiteCell is a case of the suite with a kind of handler: a container of orders on a server, and a host of one unit.
@@ -62,8 +65,17 @@ type suiteCell struct {
 // The unit of each cell.
 const suiteUnit = "mailer"
 
-// suitePatience is for anything that must happen.
-const suitePatience = time.Minute
+// The patience with what must happen, and when a cell has failed: then so has the test.
+const (
+	suitePatience = 30 * time.Second
+	lastPatience  = 5 * time.Second
+)
+
+// suiteHasFailed says that a cell has failed.
+var suiteHasFailed atomic.Bool
+
+// lostBootstrap is how long the leases are made later if the host that made them was killed.
+const lostBootstrap = 35 * time.Second
 
 // newSuiteCell makes the containers of a cell.
 func newSuiteCell(t *testing.T, endpoint, name string, kind handlerKind, s suiteSettings) *suiteCell {
@@ -92,6 +104,7 @@ func (c *suiteCell) end() {
 	if !c.Failed() {
 		return
 	}
+	suiteHasFailed.Store(true)
 	for _, file := range []string{"host.log", "journal"} {
 		text, _ := os.ReadFile(filepath.Join(c.dir, file))
 		c.Logf("%s:\n%s", file, text)
@@ -139,8 +152,15 @@ func (c *suiteCell) await(what string, is func() bool) {
 		case <-c.Context().Done():
 			c.Fatal(context.Cause(c.Context()))
 		}
-		if time.Since(begun) > suitePatience {
-			c.Fatalf("waited %v for this: %s", suitePatience, what)
+		patience := suitePatience
+		if c.shaken {
+			patience += lostBootstrap
+		}
+		if suiteHasFailed.Load() {
+			patience = lastPatience
+		}
+		if time.Since(begun) > patience {
+			c.Fatalf("waited %v for this: %s", patience, what)
 		}
 	}
 }
@@ -157,11 +177,7 @@ func (c *suiteCell) start() {
 // startHost starts the host.
 func (c *suiteCell) startHost() {
 	c.Helper()
-	file := filepath.Join(c.dir, "host.yaml")
-	text := fmt.Sprintf("units:\n  - %s\n", c.kind.unit(c))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		c.Fatal(err)
-	}
+	file := c.writeFile()
 	log, err := os.OpenFile(filepath.Join(c.dir, "host.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		c.Fatal(err)
@@ -185,6 +201,16 @@ func (c *suiteCell) startHost() {
 	c.ended = ended
 }
 
+// writeFile writes the file of the host, and returns its path.
+func (c *suiteCell) writeFile() string {
+	c.Helper()
+	file := filepath.Join(c.dir, "host.yaml")
+	if err := os.WriteFile(file, []byte("units:\n  - "+c.kind.unit(c)+"\n"), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	return file
+}
+
 // replaceHost does what a supervisor does with a host that has ended by itself. It must not, after its start.
 func (c *suiteCell) replaceHost(what string) {
 	c.Helper()
@@ -196,7 +222,8 @@ func (c *suiteCell) replaceHost(what string) {
 
 // shared are the settings that all kinds have in the host's file.
 func (c *suiteCell) shared() string {
-	text := fmt.Sprintf("create-leases: true, drain: %v", cmp.Or(c.drain, 10*time.Second))
+	text := fmt.Sprintf("create-leases: true, drain: %v, weight: %d, once: %v", cmp.Or(c.drain, 10*time.Second),
+		max(c.weight, 1), c.once)
 	if c.maxAttempts > 0 {
 		text += fmt.Sprintf(", max-attempts: %d, dead-letters: %q, hold: %v", c.maxAttempts, c.base+"/letters", c.hold)
 	}
@@ -307,6 +334,14 @@ func (c *suiteCell) awaitNoted(what string, times int) {
 func (c *suiteCell) closeGate(name string) {
 	c.Helper()
 	if err := syscall.Mkfifo(filepath.Join(c.dir, name), 0o600); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// removeGate removes a gate at which nobody waits any more.
+func (c *suiteCell) removeGate(name string) {
+	c.Helper()
+	if err := os.Remove(filepath.Join(c.dir, name)); err != nil {
 		c.Fatal(err)
 	}
 }

@@ -32,7 +32,7 @@ type handlerKind struct {
 
 // handlerKinds are all kinds that docs/host.md has, except for relays, which have a suite of their own.
 func handlerKinds() []handlerKind {
-	const deadline = "handler deadline exceeded"
+	const deadline, away = "handler deadline exceeded", "a receiver that is away is an outage"
 	const exitCode, status = "the exit code is about the whole batch", "the status is about the whole batch"
 	return []handlerKind{
 		{
@@ -47,7 +47,7 @@ func handlerKinds() []handlerKind {
 		{
 			name: "webhook", unit: webhookUnit, prepare: startReceiver, tellsAttempt: true, late: deadline,
 			cannot: map[string]string{
-				"deadly": "a receiver that is away is an outage",
+				"deadly": away, "beside": away,
 				"orphan": "the host does not start it",
 			},
 		},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -158,6 +159,20 @@ func parksWhatIsDeadly(c *suiteCell) {
 	c.checkPositions()
 }
 
+// blamesTheDeadlyAlone: how often the letter's change has come depends on what was in hand beside it.
+func blamesTheDeadlyAlone(c *suiteCell) {
+	keys := []string{"a", "b", "d", "e", "f", "g", "h"}
+	c.writeSome(3, keys...)
+	deadly := c.write("c", suiteOrder{Do: doDie})
+	c.writeSome(2, keys...)
+	c.start()
+	c.awaitAllHandled(deadly.ID)
+	c.checkLetters(suiteLetter{Item: deadly.ID, Cause: "killed", Disposition: "failed"})
+	c.stopHost()
+	c.checkOrder(deadly.ID)
+	c.checkPositions()
+}
+
 func countsNonsenseAsFailed(c *suiteCell) {
 	c.writeSome(2, "a")
 	bad := c.write("c", suiteOrder{Do: doNonsense})
@@ -244,6 +259,92 @@ func endsBesideAHang(c *suiteCell) {
 	c.checkPositions()
 }
 
+func endsDuringTheStart(c *suiteCell) {
+	c.writeSome(2, "a")
+	c.closeGate("slow")
+	c.start()
+	c.awaitSaid("lease acquired")
+	c.awaitNoted(noteStart, 1)
+	begun := time.Now()
+	c.stopHost()
+	if took := time.Since(begun); took > suitePatience/2 {
+		c.Errorf("the host has ended after %v, want %v and a little more", took, c.drain)
+	}
+	if c.kind.prepare == nil || c.kind.isKept {
+		c.removeGate("slow")
+	} else { // the handler waits there still
+		c.openGate("slow")
+	}
+	c.startHost()
+	c.awaitAllHandled()
+	c.stopHost()
+	c.checkOrder()
+	c.checkOnce()
+	c.checkPositions()
+}
+
+// endsWithoutAServer: the position of the batch in hand cannot be stored, so the batch may come again.
+func endsWithoutAServer(c *suiteCell) {
+	server := startSuiteServer(c.T)
+	c = newSuiteCell(c.T, server.url, "away", c.kind, c.suiteSettings)
+	c.writeSome(2, "a")
+	c.write("a", suiteOrder{Do: doWait})
+	c.writeSome(3, "a")
+	c.closeGate("gate")
+	c.start()
+	c.awaitNoted(noteWait, 1)
+	server.kill()
+	c.signalHost(syscall.SIGTERM)
+	c.awaitSaid("to finish (--drain)")
+	c.openGate("gate")
+	begun := time.Now()
+	select {
+	case <-c.ended:
+	case <-time.After(suitePatience):
+		c.Fatal("the host does not end")
+	}
+	if took := time.Since(begun); took > suitePatience/2 {
+		c.Errorf("the host has ended after %v, want a little more than %v", took, 2*c.drain)
+	}
+	server.restart()
+	c.startHost()
+	c.awaitAllHandled()
+	c.stopHost()
+	c.checkOrder()
+	c.checkPositions()
+}
+
+func goesOnAfterAReload(c *suiteCell) {
+	c.write("a", suiteOrder{Do: doWait})
+	c.writeSome(5, "a")
+	c.closeGate("gate")
+	c.start()
+	c.awaitNoted(noteWait, 1)
+	c.weight = 2
+	c.writeFile()
+	c.signalHost(syscall.SIGHUP)
+	c.awaitSaid("file is taken over")
+	c.openGate("gate")
+	c.awaitAllHandled()
+	c.await("two units have started", func() bool { return strings.Count(c.said(), "unit is started") == 2 })
+	c.stopHost()
+	c.checkOrder()
+	c.checkOnce()
+	c.checkPositions()
+}
+
+func endsWhenAllIsHandled(c *suiteCell) {
+	c.writeSome(4, "a", "b", "c")
+	c.write("a", suiteOrder{Do: doFail, Times: 1, Text: "no such street"})
+	c.start()
+	c.awaitHostEnd()
+	if missing := c.missing(); len(missing) > 0 {
+		c.Errorf("the host has ended, and %v are not handled", missing)
+	}
+	c.checkOrder()
+	c.checkPositions()
+}
+
 func keepsWhatIsStored(c *suiteCell) {
 	c.writeSome(3, "a", "b")
 	c.start()
@@ -278,9 +379,7 @@ func endsWithItsHost(c *suiteCell) {
 		}
 		return err != nil
 	})
-	if err := os.Remove(gate); err != nil {
-		c.Fatal(err)
-	}
+	c.removeGate("gate")
 	c.startHost()
 	c.awaitAllHandled()
 	c.stopHost()

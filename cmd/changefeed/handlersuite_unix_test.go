@@ -62,6 +62,10 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{maxAttempts: 2}, run: parksWhatIsDeadly,
 		},
 		{
+			name: "beside", promises: "a change that ends its handler is parked alone, also if others were in hand",
+			suiteSettings: suiteSettings{maxAttempts: 2, ranges: 4}, run: blamesTheDeadlyAlone,
+		},
+		{
 			name: "nonsense", promises: "an answer that means nothing has failed, and the log has it",
 			suiteSettings: suiteSettings{maxAttempts: 2}, run: countsNonsenseAsFailed,
 		},
@@ -81,6 +85,26 @@ func handlerCases() []handlerCase {
 		{
 			name: "stuck", promises: "a batch that is not finished within `drain` comes again to the next host",
 			suiteSettings: suiteSettings{drain: time.Second, grace: 300 * time.Millisecond}, run: endsBesideAHang,
+		},
+		{
+			name: "early", promises: "at SIGTERM during the start of the handler the host ends, and the changes come to the " +
+				"next one",
+			suiteSettings: suiteSettings{drain: time.Second, grace: 300 * time.Millisecond}, run: endsDuringTheStart,
+		},
+		{
+			name: "away", promises: "at SIGTERM the host ends, also if its server is away, and the changes come to the next " +
+				"one",
+			suiteSettings: suiteSettings{batchSize: 2, drain: time.Second, grace: 300 * time.Millisecond},
+			run:           endsWithoutAServer,
+		},
+		{
+			name: "reload", promises: "at SIGHUP a changed unit finishes its batch in hand, and goes on as it stands in the " +
+				"file",
+			suiteSettings: suiteSettings{batchSize: 2}, run: goesOnAfterAReload,
+		},
+		{
+			name: "once", promises: "a host with `once` ends when all changes are handled",
+			suiteSettings: suiteSettings{once: true, batchSize: 3, ranges: 2}, run: endsWhenAllIsHandled,
 		},
 		{
 			name: "kept", promises: "a batch whose position is stored does not come again, also after kill -9",
