@@ -89,7 +89,7 @@ func runSuiteHandler() {
 	w := suiteWorker{dir: os.Args[2]}
 	err := w.note(suiteNote{What: noteStart})
 	if err == nil {
-		err = w.passGate("slow")
+		err = errors.Join(w.failToStart(), w.passGate("slow"))
 	}
 	if err == nil {
 		err = w.speak(os.Args[1])
@@ -128,6 +128,22 @@ func (w suiteWorker) note(n suiteNote) error {
 	}
 	_, err = f.Write(append(line, '\n'))
 	return errors.Join(err, f.Close())
+}
+
+// brokenStart is the reason of a handler that ends during its start.
+const brokenStart = "no such mailbox"
+
+// failToStart fails as often as the file broken has bytes.
+func (w suiteWorker) failToStart() error {
+	times, err := os.ReadFile(filepath.Join(w.dir, "broken"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	isDue, dueErr := w.isDue(suiteOrder{ID: "broken", Do: doDie, Times: len(times)})
+	if isDue {
+		return errors.New(brokenStart)
+	}
+	return errors.Join(err, dueErr)
 }
 
 // passGate waits until the test opens a gate, if there is one.

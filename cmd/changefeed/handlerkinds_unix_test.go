@@ -33,6 +33,7 @@ type handlerKind struct {
 // handlerKinds are all kinds that docs/host.md has, except for relays, which have a suite of their own.
 func handlerKinds() []handlerKind {
 	const deadline, away = "handler deadline exceeded", "a receiver that is away is an outage"
+	const start = "the start is a part of the batch"
 	const exitCode, status = "the exit code is about the whole batch", "the status is about the whole batch"
 	return []handlerKind{
 		{
@@ -40,7 +41,7 @@ func handlerKinds() []handlerKind {
 			cannot: map[string]string{
 				"items": exitCode, "done": exitCode, "poison": exitCode,
 				"nonsense": "every exit code has a meaning",
-				"late":     "the start is a part of the batch",
+				"late":     start, "broken": start,
 			},
 		},
 		{name: "long-lived", unit: longLivedUnit, isKept: true, tellsAttempt: true, late: deadline},
@@ -52,7 +53,7 @@ func handlerKinds() []handlerKind {
 			},
 		},
 		{
-			name: "function", unit: functionUnit, prepare: writeApp, isKept: true, late: "no answer within 1s",
+			name: "function", unit: functionUnit, prepare: writeApp, isKept: true, late: "no answer within 3s",
 			cannot: map[string]string{"items": status, "done": status, "poison": status},
 		},
 	}
@@ -102,7 +103,7 @@ func writeApp(c *suiteCell) {
 		"type": "cosmosDBTrigger", "direction": "in", "name": "orders", "databaseName": filepath.Base(c.base),
 		"containerName": "orders", "connection": "Suite", "leaseContainerPrefix": suiteUnit, "startFromBeginning": true,
 		"createLeaseContainerIfNotExists": true, "feedPollDelay": 100, "leaseAcquireInterval": 300,
-		"leaseRenewInterval": 400, "leaseExpirationInterval": 2000,
+		"leaseRenewInterval": 400, "leaseExpirationInterval": 4000,
 	}
 	if c.batchSize > 0 {
 		trigger["maxItemsPerInvocation"] = c.batchSize

@@ -220,6 +220,25 @@ func countsNoAttemptBeforeTheStart(c *suiteCell) {
 	c.checkPositions()
 }
 
+func countsNoAttemptOfABrokenStart(c *suiteCell) {
+	const starts = 3
+	c.writeSome(3, "a", "b")
+	c.write("c", suiteOrder{Do: doFail, Times: c.maxAttempts - 1, Text: "no such street"})
+	if err := os.WriteFile(filepath.Join(c.dir, "broken"), make([]byte, starts), 0o644); err != nil {
+		c.Fatal(err)
+	}
+	c.start()
+	c.awaitNoted(noteStart, starts+1)
+	c.awaitAllHandled()
+	c.checkLetters()
+	if c.kind.isKept {
+		c.awaitSaid(brokenStart)
+	}
+	c.stopHost()
+	c.checkOrder()
+	c.checkPositions()
+}
+
 func drains(c *suiteCell) {
 	c.write("a", suiteOrder{Do: doWait})
 	c.writeSome(5, "a")

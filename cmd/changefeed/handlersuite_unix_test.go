@@ -51,7 +51,7 @@ func handlerCases() []handlerCase {
 		},
 		{
 			name: "hangs", promises: "a handler that hangs has failed at the deadline",
-			suiteSettings: suiteSettings{maxAttempts: 2, deadline: time.Second}, run: endsWhatHangs,
+			suiteSettings: suiteSettings{maxAttempts: 2, deadline: 3 * time.Second}, run: endsWhatHangs,
 		},
 		{
 			name: "dies", promises: "a handler that dies is started again after a pause that grows, and its batch comes again",
@@ -75,7 +75,11 @@ func handlerCases() []handlerCase {
 		},
 		{
 			name: "late", promises: "a start that takes longer than the deadline of a batch counts no attempt",
-			suiteSettings: suiteSettings{deadline: time.Second, maxAttempts: 2}, run: countsNoAttemptBeforeTheStart,
+			suiteSettings: suiteSettings{deadline: 2 * time.Second, maxAttempts: 2}, run: countsNoAttemptBeforeTheStart,
+		},
+		{
+			name: "broken", promises: "a handler that ends during its start counts no attempt, and the log says why",
+			suiteSettings: suiteSettings{maxAttempts: 2}, run: countsNoAttemptOfABrokenStart,
 		},
 		{
 			name: "drain", promises: "at SIGTERM the batch in hand is finished, its position is stored, and no other batch " +
