@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -359,51 +358,4 @@ func (c *suiteCell) openGate(name string) {
 	if err := errors.Join(os.Remove(path), gate.Close()); err != nil {
 		c.Fatal(err)
 	}
-}
-
-// suiteReceiver is a handler that the host does not start. Somebody else starts it again when it has died.
-type suiteReceiver struct {
-	address string
-
-	mu      sync.Mutex
-	process *exec.Cmd
-	over    bool
-	done    chan struct{}
-}
-
-// keep keeps a process running until end is called.
-func (r *suiteReceiver) keep(newCommand func() *exec.Cmd) {
-	r.done = make(chan struct{})
-	go func() {
-		defer close(r.done)
-		for {
-			cmd := newCommand()
-			r.mu.Lock()
-			if r.over {
-				r.mu.Unlock()
-				return
-			}
-			err := cmd.Start()
-			r.process = cmd
-			r.mu.Unlock()
-			if err != nil {
-				return // the cell says that nothing is handled
-			}
-			_ = cmd.Wait() // it dies as often as the cell wants
-		}
-	}()
-}
-
-// end ends the process, and starts no other.
-func (r *suiteReceiver) end() {
-	if r.done == nil {
-		return
-	}
-	r.mu.Lock()
-	r.over = true
-	if r.process != nil {
-		_ = r.process.Process.Kill() // it may have ended
-	}
-	r.mu.Unlock()
-	<-r.done
 }

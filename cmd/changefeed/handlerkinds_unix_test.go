@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest"
@@ -131,4 +132,55 @@ func writeApp(c *suiteCell) {
 			c.Fatal(err)
 		}
 	}
+}
+
+// suiteReceiver is a handler that the host does not start. Somebody else starts it again when it has died.
+type suiteReceiver struct {
+	address string
+
+	mu      sync.Mutex
+	process *exec.Cmd
+	over    bool
+	done    chan struct{}
+}
+
+// supervisorPause is between the end of a receiver and its next start.
+const supervisorPause = 50 * time.Millisecond
+
+// keep keeps a process running until end is called.
+func (r *suiteReceiver) keep(newCommand func() *exec.Cmd) {
+	r.done = make(chan struct{})
+	go func() {
+		defer close(r.done)
+		for {
+			cmd := newCommand()
+			r.mu.Lock()
+			if r.over {
+				r.mu.Unlock()
+				return
+			}
+			err := cmd.Start()
+			r.process = cmd
+			r.mu.Unlock()
+			if err != nil {
+				return // the cell says that nothing is handled
+			}
+			_ = cmd.Wait() // it dies as often as the cell wants
+			<-time.After(supervisorPause)
+		}
+	}()
+}
+
+// end ends the process, and starts no other.
+func (r *suiteReceiver) end() {
+	if r.done == nil {
+		return
+	}
+	r.mu.Lock()
+	r.over = true
+	if r.process != nil {
+		_ = r.process.Process.Kill() // it may have ended
+	}
+	r.mu.Unlock()
+	<-r.done
 }
