@@ -202,8 +202,9 @@ func waitsForASlowStart(c *suiteCell) {
 	c.checkPositions()
 }
 
+// countsNoAttemptBeforeTheStart has two keys: if three failed, the processor would see an outage by itself.
 func countsNoAttemptBeforeTheStart(c *suiteCell) {
-	c.writeSome(3, "a", "b")
+	c.writeSome(3, "a")
 	c.write("c", suiteOrder{Do: doFail, Times: c.maxAttempts - 1, Text: "no such street"})
 	c.closeGate("slow")
 	c.start()
@@ -217,9 +218,10 @@ func countsNoAttemptBeforeTheStart(c *suiteCell) {
 	c.checkPositions()
 }
 
+// countsNoAttemptOfABrokenStart has two keys, too.
 func countsNoAttemptOfABrokenStart(c *suiteCell) {
 	const starts = 3
-	c.writeSome(3, "a", "b")
+	c.writeSome(3, "a")
 	c.write("c", suiteOrder{Do: doFail, Times: c.maxAttempts - 1, Text: "no such street"})
 	if err := os.WriteFile(filepath.Join(c.dir, "broken"), make([]byte, starts), 0o644); err != nil {
 		c.Fatal(err)
