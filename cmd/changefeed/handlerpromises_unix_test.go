@@ -209,7 +209,7 @@ func countsNoAttemptBeforeTheStart(c *suiteCell) {
 	c.closeGate("slow")
 	c.start()
 	c.awaitSaid("lease acquired")
-	<-time.After(5 * c.deadline / 2)
+	<-time.After(3 * c.deadline / 2) // one attempt, and with that of the failure the limit
 	c.openGate("slow")
 	c.awaitAllHandled()
 	c.checkLetters()
