@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -148,9 +149,21 @@ func TestFlagsReachTheHandler(t *testing.T) {
 		t.Errorf("a program has %+v, want %+v", got, want)
 	}
 	if got, want := o.webhookOptions(), (webhook.Options{
-		Form: webhook.FormLines, Meta: true, Timeout: 8 * time.Second,
+		Form: webhook.FormLines, Meta: true, Timeout: 16 * time.Second,
 	}); !reflect.DeepEqual(got, want) {
 		t.Errorf("a URL has %+v, want %+v", got, want)
+	}
+}
+
+// The processor ends a request that takes too long, and divides its batch. With a limit of the same length, the sender
+// would now and then be faster, and the whole batch would come again.
+func TestTheLimitOfARequestIsThatOfTheProcessor(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Second, time.Hour, 0} { // 0 is the default of the processor
+		var o runOptions
+		o.Options.HandlerTimeout = timeout
+		if got := o.webhookOptions().Timeout; got < 2*cmp.Or(timeout, 10*time.Minute) {
+			t.Errorf("--timeout %v: a request has %v", timeout, got)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,9 +45,11 @@ func (o *runOptions) checkWebhook(cmd *cobra.Command, command []string) error {
 	return nil
 }
 
-// webhookOptions returns what the flags say about the requests to a URL.
+// webhookOptions returns what the flags say about the requests to a URL. The processor ends them at --timeout, and then
+// divides the batch. So the sender's own limit is longer: of two that are the same, either may be the first.
 func (o *runOptions) webhookOptions() webhook.Options {
-	return webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: o.Options.HandlerTimeout}
+	limit := cmp.Or(o.Options.HandlerTimeout, 10*time.Minute) // as the processor does
+	return webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: 2 * limit}
 }
 
 // webhookRunner returns what runs the processor with a URL as its handler.
