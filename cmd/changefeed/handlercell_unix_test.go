@@ -37,6 +37,7 @@ type suiteSettings struct {
 	ranges      int // partitions of the container
 	weight      int
 	once        bool
+	startsBadly bool // the handler, which nobody waits for
 }
 
 // suiteCell is a case of the suite with a kind of handler: a container of orders on a server, and a host of one unit.
@@ -342,6 +343,16 @@ func (c *suiteCell) removeGate(name string) {
 	c.Helper()
 	if err := os.Remove(filepath.Join(c.dir, name)); err != nil {
 		c.Fatal(err)
+	}
+}
+
+// leaveGate removes a gate after the end of the host, at which handlers wait that have not ended with it.
+func (c *suiteCell) leaveGate(name string) {
+	c.Helper()
+	if c.receiver.address != "" {
+		c.openGate(name)
+	} else {
+		c.removeGate(name)
 	}
 }
 

@@ -63,11 +63,7 @@ func endsDuringTheStart(c *suiteCell) {
 	if took := time.Since(begun); took > suitePatience/2 {
 		c.Errorf("the host has ended after %v, want %v and a little more", took, c.drain)
 	}
-	if c.kind.prepare == nil || c.kind.isKept {
-		c.removeGate("slow")
-	} else { // the handler waits there still
-		c.openGate("slow")
-	}
+	c.leaveGate("slow")
 	c.startHost()
 	c.awaitAllHandled()
 	c.stopHost()
@@ -138,18 +134,22 @@ func endsWhenAllIsHandled(c *suiteCell) {
 	c.checkPositions()
 }
 
+// keepsWhatIsStored kills the host with the second batch in hand: the position of the first one is stored.
 func keepsWhatIsStored(c *suiteCell) {
-	c.writeSome(3, "a", "b")
+	c.writeSome(c.batchSize, "a")
+	inHand := c.write("a", suiteOrder{Do: doWait})
+	beside := c.write("a", suiteOrder{})
+	c.writeSome(3, "a")
+	c.closeGate("gate")
 	c.start()
-	c.awaitAllHandled()
-	c.await("the position is stored", func() bool { return c.behind() == 0 })
+	c.awaitNoted(noteWait, 1)
 	c.killHost()
+	c.leaveGate("gate")
 	c.startHost()
-	c.writeSome(2, "a", "b")
 	c.awaitAllHandled()
 	c.stopHost()
 	c.checkOrder()
-	c.checkOnce()
+	c.checkOnce(inHand.ID, beside.ID)
 	c.checkPositions()
 }
 

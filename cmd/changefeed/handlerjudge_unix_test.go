@@ -111,22 +111,6 @@ func (c *suiteCell) checkPositions() {
 	}
 }
 
-// behind is the number of changes behind the stored positions; -1 if there are no leases yet.
-func (c *suiteCell) behind() (n int64) {
-	c.Helper()
-	leases := c.leases()
-	if len(leases) == 0 {
-		return -1
-	}
-	for _, r := range leases {
-		if r.Lag == nil {
-			return -1
-		}
-		n += *r.Lag
-	}
-	return n
-}
-
 // leases are the leases of the unit.
 func (c *suiteCell) leases() (all []unit.Row) {
 	c.Helper()

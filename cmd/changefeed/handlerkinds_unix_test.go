@@ -86,6 +86,16 @@ func startReceiver(c *suiteCell) {
 	c.receiver.address = free.Addr().String()
 	free.Close()
 	c.receiver.keep(func() *exec.Cmd { return exec.Command("suitehandler", "webhook", c.dir, c.receiver.address) })
+	if c.startsBadly {
+		return
+	}
+	c.await("the receiver listens", func() bool {
+		conn, err := net.Dial("tcp", c.receiver.address)
+		if err == nil {
+			_ = conn.Close() // it has shown what it should
+		}
+		return err == nil
+	})
 }
 
 func functionUnit(c *suiteCell) string {

@@ -71,15 +71,16 @@ func handlerCases() []handlerCase {
 		},
 		{
 			name: "starts", promises: "a handler that starts slowly loses nothing",
-			run: waitsForASlowStart,
+			suiteSettings: suiteSettings{startsBadly: true}, run: waitsForASlowStart,
 		},
 		{
 			name: "late", promises: "a start that takes longer than the deadline of a batch counts no attempt",
-			suiteSettings: suiteSettings{deadline: 2 * time.Second, maxAttempts: 2}, run: countsNoAttemptBeforeTheStart,
+			suiteSettings: suiteSettings{startsBadly: true, deadline: 2 * time.Second, maxAttempts: 2},
+			run:           countsNoAttemptBeforeTheStart,
 		},
 		{
 			name: "broken", promises: "a handler that ends during its start counts no attempt, and the log says why",
-			suiteSettings: suiteSettings{maxAttempts: 2}, run: countsNoAttemptOfABrokenStart,
+			suiteSettings: suiteSettings{startsBadly: true, maxAttempts: 2}, run: countsNoAttemptOfABrokenStart,
 		},
 		{
 			name: "drain", promises: "at SIGTERM the batch in hand is finished, its position is stored, and no other batch " +
@@ -93,7 +94,8 @@ func handlerCases() []handlerCase {
 		{
 			name: "early", promises: "at SIGTERM during the start of the handler the host ends, and the changes come to the " +
 				"next one",
-			suiteSettings: suiteSettings{drain: time.Second, grace: 300 * time.Millisecond}, run: endsDuringTheStart,
+			suiteSettings: suiteSettings{startsBadly: true, drain: time.Second, grace: 300 * time.Millisecond},
+			run:           endsDuringTheStart,
 		},
 		{
 			name: "away", promises: "at SIGTERM the host ends, also if its server is away, and the changes come to the next " +
@@ -111,7 +113,7 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{once: true, batchSize: 3, ranges: 2}, run: endsWhenAllIsHandled,
 		},
 		{
-			name: "kept", promises: "a batch whose position is stored does not come again, also after kill -9",
+			name: "kept", promises: "a batch that was done before the next one began does not come again, also after kill -9",
 			suiteSettings: suiteSettings{batchSize: 2}, run: keepsWhatIsStored,
 		},
 		{
