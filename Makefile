@@ -7,6 +7,7 @@ PKG   ?= ./...
 SEEDS    ?= 100
 FROM     ?= 1
 CRASHES  ?= 50
+ROUNDS   ?= 20
 DAMAGES  ?= 1000
 QUERIES  ?= 2000
 HISTORIES ?= 1000
@@ -19,7 +20,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients-node npm clients-python wheels size pictures cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients-node npm clients-python wheels size pictures cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +70,9 @@ mutants: ## planted defects, which the tests must find; TABLE=root for one table
 crash: ## the store, and effects that happen once, under kill -9; CRASHES=200 for a long run
 	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
 	$(GO) test -count=1 -timeout=0 -run ProcessIsKilled -v . -lives.rounds $(CRASHES)
+
+handlers: ## hosts, servers and handlers of all kinds under kill -9; ROUNDS=200 for a long run, SEED=7 for others
+	$(GO) test -count=1 -timeout=0 -run HandlersKeepTheirPromises/kills -v ./cmd/changefeed -handlers.rounds $(ROUNDS) -handlers.seed $(SEED)
 
 exactly-once-sqlite: ## effects that happen once in SQLite, under kill -9 (a module of its own, which needs the network once)
 	cd examples/exactlyonce && $(GO) vet ./... && $(GO) test -count=1 ./...

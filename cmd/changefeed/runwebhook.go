@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,19 +45,19 @@ func (o *runOptions) checkWebhook(cmd *cobra.Command, command []string) error {
 	return nil
 }
 
-// webhookOptions returns what the flags say about the requests to a URL.
+// webhookOptions returns what the flags say. The processor, which divides late batches, has to end a request first.
 func (o *runOptions) webhookOptions() webhook.Options {
-	return webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: o.Options.HandlerTimeout}
+	limit := cmp.Or(o.Options.HandlerTimeout, 10*time.Minute) // as the processor does
+	return webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: 2 * limit}
 }
 
 // webhookRunner returns what runs the processor with a URL as its handler.
 func (o *runOptions) webhookRunner(i *instance.Instance, url string) (runner, error) {
 	options := o.webhookOptions()
-	secret, err := broker.WebhookSecret(o.secret)
-	if err != nil {
+	var err error
+	if options.Secret, err = broker.WebhookSecret(o.secret); err != nil {
 		return nil, usage.Error{Err: err}
 	}
-	options.Secret = secret
 	h, err := webhook.New(url, options)
 	if err != nil {
 		return nil, usage.Error{Err: err}

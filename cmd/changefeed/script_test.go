@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	testscript.Main(strangers{m}, map[string]func(){
-		"changefeed": main, "record": recordBatch, "answer": answerInvocations,
+		"changefeed": main, "record": recordBatch, "answer": answerInvocations, "suitehandler": runSuiteHandler,
 		"terminations": func() { fmt.Println(scratch.Terminations()) },
 	})
 }

@@ -134,10 +134,22 @@ func (s *shop) shut() {
 // crash kills the server and starts it again in its place.
 func (s *shop) crash() {
 	s.Helper()
+	s.kill()
+	s.restart()
+}
+
+// kill kills the server.
+func (s *shop) kill() {
+	s.Helper()
 	if err := s.server.Process.Kill(); err != nil {
 		s.Fatal(err)
 	}
 	_ = s.server.Wait() // killed, as wanted
+}
+
+// restart starts a server that was killed in its place.
+func (s *shop) restart() {
+	s.Helper()
 	u, err := url.Parse(s.url)
 	if err != nil {
 		s.Fatal(err)

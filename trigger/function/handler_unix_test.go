@@ -136,15 +136,9 @@ func (s *steered) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
 			}
-		case "hold": // until somebody writes to the pipe
-			fmt.Println("holding")
-			_, _ = os.ReadFile(o.Text)
-		case "once": // ends or waits the first time only
+		case "once": // waits the first time only
 			if os.Mkdir(o.Text, 0o700) != nil {
 				break
-			}
-			if o.Code != 0 {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}
 			fmt.Println("waiting")
 			<-req.Context().Done()

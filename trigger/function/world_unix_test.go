@@ -7,12 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -123,55 +121,6 @@ func (w *world) awaitCopy(id string) []string {
 		case <-late:
 			w.Fatalf("there is no copy %s, only %q:\n%s", id, all, w.log)
 		}
-	}
-}
-
-// Every change is copied, in order, though the program is killed with kill -9 in an invocation: the batch comes again,
-// to the next program.
-func TestChangesComeInOrderThoughTheProgramIsKilled(t *testing.T) {
-	w := newWorld(t)
-	var want []string
-	for i := range 10 {
-		if i == 6 {
-			w.write("crash", "once", filepath.Join(w.dir, "crashed"), 1)
-		}
-		want = append(want, fmt.Sprint(i))
-		w.write(fmt.Sprint(i), "copy", "", 0)
-	}
-	w.run()
-	all := w.awaitCopy("9")
-	if !slices.Equal(slices.Compact(all), want) {
-		t.Errorf("got the copies %q, want %q", all, want)
-	}
-	w.log.await(t, "signal: killed")
-}
-
-// If the processor stops, an invocation in hand ends within the drain and counts: it does not come again.
-func TestAnInvocationInHandEndsBeforeTheStop(t *testing.T) {
-	w := newWorld(t)
-	pipe := filepath.Join(w.dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.write("hold", "hold", pipe, 0)
-	w.write("1", "copy", "", 0)
-	_, stop := w.run()
-	w.log.await(t, "holding")
-	stopped := make(chan error, 1)
-	go func() { stopped <- stop() }()
-	if err := os.WriteFile(pipe, []byte("go on"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
-	w.write("2", "copy", "", 0)
-	w.run()
-	if all := w.awaitCopy("2"); !slices.Equal(all, []string{"1", "2"}) {
-		t.Errorf("got the copies %q", all)
-	}
-	if n := strings.Count(w.log.String(), "holding"); n != 1 {
-		t.Errorf("the batch came %d times", n)
 	}
 }
 
