@@ -205,11 +205,11 @@ conformance-java: ## the Java SDK and its processor against this server (skipped
 NPM_PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error
 
-clients-node: ## build, type check and test the client for Node (skipped without node and npm)
+clients-node: ## build, type check, lint and test the client for Node (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
 	(cd clients/node && $(NPM_CI)) || { echo "skipped: the compiler and the SDK cannot be had"; exit 0; }; \
 	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && $(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
-	cd clients/node && npm run --silent build && CHANGEFEED_BINARY="$$dir/changefeed" npm run --silent test
+	cd clients/node && npm run --silent build && npm run --silent lint && CHANGEFEED_BINARY="$$dir/changefeed" npm run --silent test
 
 npm: ## the npm packages of the client for Node, with a binary for each of NPM_PLATFORMS, in DIST (.dist)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \

@@ -35,10 +35,13 @@ export async function program<T = unknown>(handler: Handler<T>, options: Program
   }
 }
 
+/** descriptorOf returns the number of a descriptor; NaN if there is none. */
+const descriptorOf = (text: string | undefined): number => text ? Number(text) : NaN;
+
 /** pipes returns the pipes to the processor. */
 function pipes(): [Readable, Writable] {
-  const read = Number(process.env["CHANGEFEED_READ_FD"] || NaN);
-  const write = Number(process.env["CHANGEFEED_WRITE_FD"] || NaN);
+  const read = descriptorOf(process.env.CHANGEFEED_READ_FD);
+  const write = descriptorOf(process.env.CHANGEFEED_WRITE_FD);
   if (Number.isNaN(read) || Number.isNaN(write)) {
     throw new ChangefeedError("CHANGEFEED_READ_FD and CHANGEFEED_WRITE_FD are not set", "usage",
       "start the program by changefeed run --long-lived -- node app.mjs, or use processor()");
