@@ -75,7 +75,8 @@ class Check:
         else:
             print("skipped: lint, types and tests with the SDK, because the tools cannot be installed")
             self.python = pathlib.Path(sys.executable)
-        self.step("the contract", self.binary, "program", "test", "--", self.python, HERE / "tests" / "steered.py")
+        steered: list[Argument] = [self.python, HERE / "tests" / "steered.py", "--tokens"]
+        self.step("the contract", self.binary, "program", "test", "--", *steered)
         self.step("tests", self.python, "-W", "error", "-m", "unittest", "discover", "-s", "tests", "-t", "tests")
 
 
