@@ -351,6 +351,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^docs/json\.schema\.json$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
+	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                    // programs of run --long-lived
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service
 	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\d?\.txt$`),
 	// licences of others, which the binary contains
