@@ -16,11 +16,12 @@ SEED     ?= 1
 FUZZTIME ?= 10s
 LONG     ?= .long
 BENCH    ?= .
+BENCH_CLIENTS ?= 50000 5
 PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients-node npm clients-python wheels size pictures cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -209,11 +210,23 @@ conformance-java: ## the Java SDK and its processor against this server (skipped
 NPM_PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error
 
-clients-node: ## build, type check and test the client for Node (skipped without node and npm)
+clients-node: ## build, type check, lint and test the client for Node (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
 	(cd clients/node && $(NPM_CI)) || { echo "skipped: the compiler and the SDK cannot be had"; exit 0; }; \
 	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && $(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
-	cd clients/node && npm run --silent build && CHANGEFEED_BINARY="$$dir/changefeed" npm run --silent test
+	cd clients/node && npm run --silent build && npm run --silent lint && CHANGEFEED_BINARY="$$dir/changefeed" npm run --silent test
+
+bench-clients: ## the clients for Node and Python beside own loops of the SDKs, and their latency (needs node, npm and python3)
+	@for tool in node npm python3; do command -v $$tool >/dev/null || { echo "skipped: this needs $$tool"; exit 0; }; done; \
+	(cd clients/node && $(NPM_CI) && npm run --silent build) || { echo "skipped: the SDK cannot be had"; exit 0; }; \
+	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && $(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
+	export CHANGEFEED_BINARY="$$dir/changefeed" && uptime && \
+	echo "== Node" && node clients/node/test/bench.mjs $(BENCH_CLIENTS) && \
+	python3 clients/python/tools/check.py bench $(BENCH_CLIENTS) && \
+	for program in "node clients/node/test/steered.mjs" "python3 clients/python/tests/steered.py"; do \
+		echo "== $$program" && PYTHONPATH=clients/python/src \
+			"$$CHANGEFEED_BINARY" bench trigger_latency --program "$$program" -o json || exit 1; \
+	done; uptime
 
 npm: ## the npm packages of the client for Node, with a binary for each of NPM_PLATFORMS, in DIST (.dist)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \

@@ -20,10 +20,9 @@ import (
 
 // benchOptions are the flags of bench.
 type benchOptions struct {
-	dir     string
-	against string
-	load    time.Duration
-	report  *report.Report
+	dir, against, program string
+	load                  time.Duration
+	report                *report.Report
 }
 
 // benchCommand is the command bench. The benchmarks themselves are in cmd/changefeed/internal/bench.
@@ -58,7 +57,7 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 				return err
 			}
 			return bench.Measure(cmd.Context(), chosen, bench.Plan{
-				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary,
+				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary, Program: strings.Fields(o.program),
 				Report: o.report, Log: cmd.ErrOrStderr(), Exit: exitAtOnce,
 			})
 		},
@@ -69,6 +68,7 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 		"binary `file` of another build; without NAME, its servers")
 	cmd.Flags().DurationVar(&o.load, "load", 0,
 		"how long serve_memory has requests of all kinds at once")
+	cmd.Flags().StringVar(&o.program, "program", "", "`command` of a program for trigger_*, in place of one in Go")
 	o.report = outputRows(cmd, bench.FigureKind)
 	return cmd
 }
@@ -81,6 +81,8 @@ func (o *benchOptions) checkFlags(chosen []bench.Benchmark) error {
 		return usage.Flag("load", terminal.Exact(o.load), "a positive duration")
 	case o.load > 0 && !slices.Contains(bench.Names(chosen), "serve_memory"):
 		return usage.Flag("load", terminal.Exact(o.load), "serve_memory among the benchmarks, because no other has a load")
+	case o.program != "" && (o.against != "" || !bench.HavePrograms(chosen)):
+		return usage.Flag("program", o.program, "trigger_program or trigger_latency among the benchmarks, and no --against")
 	}
 	if o.against == "" {
 		return nil

@@ -138,9 +138,9 @@ func programSteeredCommand() *cobra.Command {
 			}
 			printLine := func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) }
 			handler := contracttest.Handler(os.Exit, printLine)
-			return contract.Serve(cmd.Context(), in, out, handler, contract.ProgramOptions{
+			return contract.Serve(cmd.Context(), in, out, handler, handler.WithAbilities(contract.ProgramOptions{
 				Client: "go " + thisBuild().Version, Batches: 64, Heartbeat: 5 * time.Second,
-			})
+			}))
 		},
 	}
 }

@@ -26,6 +26,8 @@ func TestWhatCannotBeIsRefusedInItsOwnWords(t *testing.T) {
 		{"serve --roles nowhere.json --jwks https://127.0.0.1:1/keys --issuer i --audience a", exitMissing, "read --roles: open nowhere.json"},
 		{"serve --cert nowhere.pem --cert-key nowhere.key", exitMissing, "nowhere.pem"},
 		{"bench write --load 1s", exitUsage, "--load is 1s: want serve_memory among the benchmarks"},
+		{"bench write --program cat", exitUsage, "--program is cat: want trigger_program or trigger_latency"},
+		{"bench trigger --program cat --against cat", exitUsage, "and no --against"},
 		{"put --db " + store + " --container orders -- -bad.json", exitFailed, ": -bad.json: "},
 		{"export --salvage --db " + store + " --restart", exitUsage, "restart"},
 		{"create --db new --container c --pk /city --ttl -1s", exitUsage, "or -1"},

@@ -345,12 +345,13 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^clients/python/([a-z]+/)*(_{0,2}[a-z_]+\.py|py\.typed)$`),
 	regexp.MustCompile(`^conformance/java/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
 	regexp.MustCompile(`^conformance/kafka/pom\.xml$`), // the broker itself
-	regexp.MustCompile(`^clients/node/(src/[a-z]+\.ts|test/[a-z-]+\.(mjs|ts)|pack\.mjs)$`),
-	regexp.MustCompile(`^clients/node/(README\.md|(package(-lock)?|tsconfig)\.json)$`),
+	regexp.MustCompile(`^clients/node/(src/[a-z]+\.ts|test/[a-z-]+\.(mjs|ts)|(pack|eslint\.config)\.mjs)$`),
+	regexp.MustCompile(`^clients/node/(README\.md|(package(-lock)?|(test/)?tsconfig)\.json)$`),
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^docs/json\.schema\.json$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
+	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                    // programs of run --long-lived
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service
 	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\d?\.txt$`),
 	// licences of others, which the binary contains

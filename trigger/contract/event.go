@@ -133,6 +133,9 @@ func cutText(text string) string { return strings.ToValidUTF8(text[:min(len(text
 // maxEvents is how many events wait for a program that does not read. Further ones are left out and counted.
 const maxEvents = 1000
 
+// WantsEvents reports whether the hello of the program asks for events.
+func (h *Host) WantsEvents() bool { return h.hello.Events }
+
 // Tell sends an event to the program, if its hello has asked for events. Tell does not wait for the program.
 func (h *Host) Tell(e Event) {
 	if !h.hello.Events {

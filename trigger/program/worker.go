@@ -160,12 +160,17 @@ func (w *Worker) Kill() {
 
 // Batches returns how many batches the running program handles at once; 0 if none runs.
 func (w *Worker) Batches() int {
+	if host := w.Host(); host != nil {
+		return host.Batches()
+	}
+	return 0
+}
+
+// Host returns the connection to the running program; nil if none runs.
+func (w *Worker) Host() *contract.Host {
 	w.lives.Lock()
 	defer w.lives.Unlock()
-	if w.life.host == nil {
-		return 0
-	}
-	return w.life.host.Batches()
+	return w.life.host
 }
 
 // Handle hands a batch to the program and returns the outcome that the program reports. If the program does not run,

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Minute)
 	}
 	in, out := os.NewFile(3, "from the host"), os.NewFile(4, "to the host")
-	handler := contracttest.Handler(os.Exit, func(text string) { fmt.Fprintln(os.Stderr, text) })
+	var handler feed.Handler = contracttest.Handler(os.Exit, func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if os.Getenv("PROGRAM_TEST") == "deaf" {
 		steered := handler
 		handler = feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {

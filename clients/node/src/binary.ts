@@ -12,7 +12,7 @@ const executable = process.platform === "win32" ? "changefeed.exe" : "changefeed
  * for this platform, or the first in PATH.
  */
 export function findBinary(given?: string): string {
-  const named = given ?? process.env["CHANGEFEED_BINARY"];
+  const named = given ?? process.env.CHANGEFEED_BINARY;
   if (named) {
     if (isProgram(named)) return named;
     const from = given ? "the option binary" : "CHANGEFEED_BINARY";
@@ -24,7 +24,7 @@ export function findBinary(given?: string): string {
   } catch {
     // not installed
   }
-  for (const dir of (process.env["PATH"] ?? "").split(delimiter)) {
+  for (const dir of (process.env.PATH ?? "").split(delimiter)) {
     if (dir && isProgram(join(dir, executable))) return join(dir, executable);
   }
   throw new ChangefeedError(
@@ -74,9 +74,8 @@ const accountVariables = ["COSMOS_ENDPOINT", "COSMOS_KEY", "COSMOS_CONNECTION_ST
 
 /** environment returns the environment of the binary. Secrets are here, because every user can see arguments. */
 export function environment({ auth, endpoint }: Access): NodeJS.ProcessEnv {
-  const env = { ...process.env };
-  if (!auth) return env;
-  for (const other of accountVariables) delete env[other];
+  if (!auth) return { ...process.env };
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !accountVariables.includes(name)));
   if (isCredential(auth)) return { ...env, ...(endpoint ? { COSMOS_ENDPOINT: endpoint } : {}) };
   if ("connectionString" in auth) return { ...env, COSMOS_CONNECTION_STRING: auth.connectionString };
   return { ...env, COSMOS_KEY: auth.key, ...(endpoint ? { COSMOS_ENDPOINT: endpoint } : {}) };
@@ -110,8 +109,10 @@ export function parseSaid(line: string): Said {
 export function errorOf(
   said: Said | undefined, code: number | null, signal: NodeJS.Signals | null, last?: string,
 ): ChangefeedError | undefined {
-  if (said) return new ChangefeedError(said.error ?? "changefeed has failed", said.code ?? "failed", said.hint ?? null,
-    said.reason ?? null);
+  if (said) {
+    return new ChangefeedError(said.error ?? "changefeed has failed", said.code ?? "failed", said.hint ?? null,
+      said.reason ?? null);
+  }
   if (code === 0) return undefined;
   const how = signal ? `by ${signal}` : `with the exit code ${code}`;
   return new ChangefeedError(`changefeed has ended ${how}${last ? `: ${last}` : ""}`, "died");

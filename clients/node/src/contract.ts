@@ -2,7 +2,9 @@
 
 import type { Readable, Writable } from "node:stream";
 import { Batch, decodeChanges, type RawBatch } from "./batch.js";
-import { answerOf, Canceled, type Cause, ChangefeedError, failedAnswer, isOnPurpose, messageOf, type Answer, type Result } from "./failures.js";
+import {
+  type Answer, answerOf, Canceled, type Cause, ChangefeedError, failedAnswer, isOnPurpose, messageOf, type Result,
+} from "./failures.js";
 import { readLines } from "./lines.js";
 import { client } from "./version.js";
 

@@ -26,26 +26,26 @@ const numberOf = (value: unknown): number => typeof value === "number" ? value :
 
 /** callEvents calls the function of an event. */
 export function callEvents(on: ProcessorEvents | undefined, e: RawEvent): void {
-  const lease = textOf(e["lease"]);
+  const lease = textOf(e.lease);
   switch (e.type) {
     case "lease":
       on?.lease?.({
-        lease, what: e["what"] as "acquired" | "released" | "lost", ...(e["reason"] ? { reason: textOf(e["reason"]) } : {}),
+        lease, what: e.what as "acquired" | "released" | "lost", ...(e.reason ? { reason: textOf(e.reason) } : {}),
       });
       break;
     case "parked":
       on?.parked?.({
-        id: textOf(e["letter"]), key: Array.isArray(e["key"]) ? e["key"] : [], item: textOf(e["item"]), lease,
-        cause: textOf(e["cause"]), attempts: numberOf(e["attempts"]), disposition: textOf(e["disposition"]), parked: new Date(),
+        id: textOf(e.letter), key: Array.isArray(e.key) ? e.key : [], item: textOf(e.item), lease,
+        cause: textOf(e.cause), attempts: numberOf(e.attempts), disposition: textOf(e.disposition), parked: new Date(),
       });
       break;
     case "outage":
-      on?.outage?.(e["what"] === "began");
+      on?.outage?.(e.what === "began");
       break;
     case "problem":
-      on?.error?.(new ChangefeedError(textOf(e["error"]), textOf(e["code"]), textOf(e["hint"]) || null), {
-        origin: textOf(e["origin"]), ...(lease ? { lease } : {}),
-        ...(e["attempt"] ? { attempt: numberOf(e["attempt"]) } : {}),
+      on?.error?.(new ChangefeedError(textOf(e.error), textOf(e.code), textOf(e.hint) || null), {
+        origin: textOf(e.origin), ...(lease ? { lease } : {}),
+        ...(e.attempt ? { attempt: numberOf(e.attempt) } : {}),
       });
   }
 }

@@ -39,7 +39,7 @@ export class Outage extends Error {
 /** Why the signal of a batch is aborted. */
 export type Cause = "lost" | "timeout" | "stopped";
 
-const meanings: Record<Cause, string> = {
+const meanings: Partial<Record<string, string>> = {
   lost: "the lease is lost: another instance may own it soon, so have no further effect",
   timeout: "the batch takes longer than it may",
   stopped: "the processor stops or gives the lease away",

@@ -7,7 +7,7 @@ export type { Lag, Lease } from "./lag.js";
 export type { Letter } from "./letters.js";
 export type { ContainerLike, Events, LogEntry, Options } from "./options.js";
 export { Processor, processor } from "./processor.js";
-export { program, type ProgramOptions } from "./program.js";
+export { program, type ProgramOptions, Unit } from "./program.js";
 export type { OpenBatch } from "./queue.js";
 export { type ContainerSpec, type Fault, type FreshContainer, type ServerOptions, startServer, TestServer } from "./server.js";
 export { verifyWebhook, type Webhook, type WebhookHeaders } from "./webhook.js";

@@ -37,19 +37,19 @@ export async function lagOf(
   const leases = where.leases ?? beside(where.source);
   const said = await ask(binary, ["leases", leases, "--source", where.source], where.access);
   const container = where.source.replace(/^docstore:[^#]*#/, "").split("/").at(-1);
-  const isOurs = (row: Said) => row["processor"] === name &&
-    (row["container"] === null || textOf(row["container"])?.split("/").at(-1) === container);
+  const isOurs = (row: Said) => row.processor === name &&
+    (row.container === null || textOf(row.container)?.split("/").at(-1) === container);
   const unit = said.find((row) => row.kind === "unit" && isOurs(row));
   return {
-    total: numberOf(unit?.["pending"]),
+    total: numberOf(unit?.pending),
     leases: said.filter((row) => row.kind === "lease" && isOurs(row)).map(leaseOf),
   };
 }
 
 /** lagIn returns the lag in the answer of a processor. */
 export function lagIn(status: Record<string, unknown>): Lag {
-  const leases = Array.isArray(status["leases"]) ? status["leases"] as Said[] : [];
-  return { total: numberOf(status["pending"]), leases: leases.map(leaseOf) };
+  const leases = Array.isArray(status.leases) ? status.leases as Said[] : [];
+  return { total: numberOf(status.pending), leases: leases.map(leaseOf) };
 }
 
 /** beside returns the address of the container "leases" beside another. */
@@ -59,14 +59,14 @@ export function beside(source: string): string {
 }
 
 function leaseOf(row: Said): Lease {
-  const lag = numberOf(row["lag"]);
-  const seconds = numberOf(row["lag_seconds"]);
+  const lag = numberOf(row.lag);
+  const seconds = numberOf(row.lag_seconds);
   return {
-    lease: textOf(row["lease"]) ?? "", owner: textOf(row["owner"]), state: textOf(row["state"]) ?? "unknown",
-    position: textOf(row["position"]), lag, oldestMs: lag === null || seconds === null ? null : seconds * 1000,
-    attempts: numberOf(row["attempts"]), held: numberOf(row["held"]), setAside: numberOf(row["set_aside"]),
-    stuck: Array.isArray(row["stuck"]) ? row["stuck"].map(String) : [],
-    notes: Array.isArray(row["notes"]) ? row["notes"].map(String) : [],
+    lease: textOf(row.lease) ?? "", owner: textOf(row.owner), state: textOf(row.state) ?? "unknown",
+    position: textOf(row.position), lag, oldestMs: lag === null || seconds === null ? null : seconds * 1000,
+    attempts: numberOf(row.attempts), held: numberOf(row.held), setAside: numberOf(row.set_aside),
+    stuck: Array.isArray(row.stuck) ? row.stuck.map(String) : [],
+    notes: Array.isArray(row.notes) ? row.notes.map(String) : [],
   };
 }
 

@@ -38,7 +38,7 @@ export async function* listLetters(box: Box): AsyncGenerator<Letter, void, void>
     if (row.kind !== "letter") continue;
     const { id, key, item, lease, cause, attempts, disposition, parked } = row;
     yield {
-      id: String(id), key: key as unknown[], item: String(item), lease: String(lease), cause: String(cause ?? ""),
+      id: String(id), key: key as unknown[], item: String(item), lease: String(lease), cause: typeof cause === "string" ? cause : "",
       attempts: Number(attempts), disposition: String(disposition), parked: new Date(String(parked)),
     };
   }

@@ -1,5 +1,4 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import type { Readable, Writable } from "node:stream";
 import type { Batch } from "./batch.js";
 import { environment, errorOf, findBinary, isCredential, parseSaid, type Said, tokenOf } from "./binary.js";
 import { Connection, type Handler } from "./contract.js";
@@ -102,7 +101,10 @@ export class Processor<T> implements AsyncDisposable {
     const end = Date.now() + timeoutMs;
     const running = await this.#open();
     try {
-      if (running) return await running.caughtUp(timeoutMs);
+      if (running) {
+        await running.caughtUp(timeoutMs);
+        return;
+      }
     } catch (error) {
       if (!running?.isOver) throw error;
     }
@@ -180,14 +182,14 @@ export class Processor<T> implements AsyncDisposable {
     });
     let failure: Said | undefined;
     let last: string | undefined;
-    readLines(child.stderr as Readable, (line) => {
+    readLines(child.stderr, (line) => {
       const said = parseSaid(line);
       if (said.kind === "error") failure = said;
-      else if (said.kind === "notice") this.#hear({ ...said, level: "INFO", msg: String(said["text"]) });
+      else if (said.kind === "notice") this.#hear({ ...said, level: "INFO", msg: String(said.text) });
       else this.#hear({ level: "ERROR", msg: "", ...said });
       last = line;
     });
-    const connection = new Connection<T>(child.stdout as Readable, child.stdin as Writable, {
+    const connection = new Connection<T>(child.stdout, child.stdin, {
       handler, decode, batches, heartbeatMs: this.#options.heartbeatMs ?? 5000,
       onHello: () => {
         if (this.#stop) this.#drain(connection);
@@ -205,7 +207,7 @@ export class Processor<T> implements AsyncDisposable {
     this.#connection = connection;
     this.#setConnected(connection);
     const [code, signal] = await ended;
-    const broken = await connection.ended.then(() => undefined, (error: Error) => error);
+    const broken = await connection.ended.then(() => undefined, (error: unknown) => error);
     await connection.settled(settleMs);
     const error = broken instanceof ChangefeedError && broken.code !== "died" ? broken
       : errorOf(failure, code, signal, last);
@@ -236,7 +238,7 @@ export class Processor<T> implements AsyncDisposable {
 function describe({ msg, level, time: _, name: __, instance: ___, stack, ...others }: LogEntry): string {
   const members = Object.entries(others).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
   const line = [level.toLowerCase(), msg, ...members].join(" ");
-  return stack === undefined ? line : `${line}\n${String(stack)}`;
+  return stack === undefined ? line : `${line}\n${typeof stack === "string" ? stack : JSON.stringify(stack)}`;
 }
 
 /** processor makes a processor, which begins at run(). */

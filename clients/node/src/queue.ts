@@ -25,7 +25,7 @@ export class BatchQueue<T> {
     if (this.#isClosed) return reject(new Canceled("stopped"));
     const open = Object.assign(batch, {
       signal, done: (result?: Result<T>) => resolve(result ?? { done: batch.changes.length }), fail: reject,
-      giveUp: () => reject(signal.aborted ? signal.reason : new Canceled("stopped")),
+      giveUp: () => reject(signal.aborted ? signal.reason as Canceled : new Canceled("stopped")),
     });
     signal.addEventListener("abort", () => {
       const at = this.#waiting.indexOf(open);

@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import type { Readable } from "node:stream";
 import { ask, errorOf, findBinary, parseSaid, type Access, type Said } from "./binary.js";
 import { ChangefeedError, messageOf } from "./failures.js";
 import { awaitCaughtUp, type Lag, lagOf } from "./lag.js";
@@ -71,10 +70,10 @@ export class TestServer implements AsyncDisposable {
     this.#binary = binary;
     this.#isKept = isKept;
     const { said } = running;
-    this.endpoint = String(said["endpoint"]);
-    this.key = String(said["key"]);
-    this.connectionString = String(said["connection_string"]);
-    const ca = typeof said["certificate"] === "string" ? said["certificate"] : undefined;
+    this.endpoint = String(said.endpoint);
+    this.key = String(said.key);
+    this.connectionString = String(said.connection_string);
+    const ca = typeof said.certificate === "string" ? said.certificate : undefined;
     this.#access = { auth: { key: this.key }, endpoint: this.endpoint, ca };
   }
 
@@ -106,7 +105,7 @@ export class TestServer implements AsyncDisposable {
   /** partitions returns the ids of the physical partitions of a container, in the order of their ranges. */
   async partitions(container: string | ContainerLike | FreshContainer): Promise<string[]> {
     const rows = await this.#ask("ranges", container, []);
-    return rows.filter((row) => row.kind === "partition").map((row) => String(row["id"]));
+    return rows.filter((row) => row.kind === "partition").map((row) => String(row.id));
   }
 
   /** lag returns how far behind a unit is. */
@@ -194,7 +193,7 @@ async function launch(binary: string, args: string[], log: ((line: string) => vo
   child.stdin.on("error", () => {}); // the server has ended
   let failure: Said | undefined;
   let last: string | undefined;
-  readLines(child.stderr as Readable, (line) => {
+  readLines(child.stderr, (line) => {
     const said = parseSaid(line);
     if (said.kind === "error") failure = said;
     last = line;
@@ -205,7 +204,7 @@ async function launch(binary: string, args: string[], log: ((line: string) => vo
     child.once("error", (error) => reject(new ChangefeedError(`start ${binary}: ${messageOf(error)}`, "binary")));
     child.once("close", (code, signal) => reject(errorOf(failure, code, signal, last) ??
       new ChangefeedError("changefeed serve has ended at once", "died")));
-    readLines(child.stdout as Readable, (line) => resolve(parseSaid(line)));
+    readLines(child.stdout, (line) => resolve(parseSaid(line)));
   });
   return { child, closed, said };
 }
@@ -217,6 +216,6 @@ export async function startServer(o: ServerOptions = {}): Promise<TestServer> {
   const plain = flags.some((f) => /^--(http|cert)(=|$)/.test(f)) ? [] : ["--http"];
   const store = o.dir === undefined ? [] : ["--db", o.dir];
   const more = [...plain, ...store, ...flags, "-o", "json", "--faults", "--until-stdin-closes"];
-  const again = (listen: string) => launch(binary, ["serve", "--listen", listen, ...more], o.log);
+  const again = (listen: string) => launch(binary, ["serve", "--listen", listen, ...more], (line) => o.log?.(line));
   return new TestServer(await again("127.0.0.1:0"), again, binary, o.dir !== undefined);
 }

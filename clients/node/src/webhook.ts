@@ -48,7 +48,7 @@ export function verifyWebhook(
 
 function headerOf(headers: WebhookHeaders, name: string): string {
   let value: string | string[] | null | undefined;
-  if (typeof headers["get"] === "function") {
+  if (typeof headers.get === "function") {
     value = (headers as { get(name: string): string | null }).get(name);
   } else {
     value = Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1] as string | string[] | undefined;

@@ -13,6 +13,7 @@ import { findBinary, processor, startServer } from "@changefeed/client";
 import { fresh, isAlive, server } from "./world.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
+const tokenCases = ["gives tokens of its identity", "says why it has no token"];
 const isWindows = process.platform === "win32";
 
 /** untilGone waits for the end of a process. */
@@ -66,5 +67,16 @@ test("changefeed program test has no failure", { timeout: 80_000 }, async () => 
   const command = ["program", "test", "--", process.execPath, join(here, "steered.mjs")];
   const { stdout } = await promisify(execFile)(findBinary(), command);
   const lines = stdout.trim().split("\n");
-  assert.ok(lines.length > 15 && lines.every((line) => isWindows || line.startsWith("ok ")), stdout);
+  const skipped = lines.filter((line) => line.startsWith("skip")).map((line) => line.replace(/^skip /, ""));
+  assert.ok(lines.length > 25 && lines.every((line) => isWindows || /^(ok|skip) /.test(line)), stdout);
+  if (!isWindows) {
+    assert.deepEqual(skipped, tokenCases.map((name) => `${name}: its hello offers no tokens`), "a program has no identity");
+  }
+});
+
+test("a client that gives tokens passes the cases about them", { skip: isWindows && "descriptors" }, async () => {
+  const cases = tokenCases.flatMap((name) => ["--case", name]);
+  const command = ["program", "test", ...cases, "--", process.execPath, join(here, "steered.mjs"), "--tokens"];
+  const { stdout } = await promisify(execFile)(findBinary(), command);
+  assert.deepEqual(stdout.trim().split("\n"), tokenCases.map((name) => `ok   ${name}`));
 });

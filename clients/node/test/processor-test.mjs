@@ -247,7 +247,7 @@ test("a handler that never settles does not keep the processor", async (t) => {
   assert.ok(Date.now() - began < 9_000, `${Date.now() - began} ms`);
 });
 
-test("the signal of run stops the processor", async (t) => {
+test("the signal of run stops the processor", async () => {
   const source = await fresh();
   const controller = new AbortController();
   const p = processor({
@@ -260,7 +260,7 @@ test("the signal of run stops the processor", async (t) => {
   assert.equal(p.pid, undefined);
 });
 
-test("the loop over batches acknowledges them", async (t) => {
+test("the loop over batches acknowledges them", async () => {
   const source = await fresh({}, "a", "b", "c");
   const options = {
     source: source.address, name: "unit", createLeases: true, auth: { key: server.key }, maxItems: 1, on: { log() {} },

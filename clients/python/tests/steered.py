@@ -1,13 +1,19 @@
-"""The handler of `changefeed program test` (docs/program.md): each document says what to do with it."""
+"""The handler of `changefeed program test` (docs/program.md): each document says what to do with it.
+
+With the argument --tokens it gives tokens, as a Processor does that has a credential.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
+import sys
 from typing import Any
 
-from changefeed import Batch, ChangefeedError, Failure, Poison
-from changefeed.program import serve
+from changefeed import Batch, ChangefeedError, Event, Failure, Poison, program
+
+EXPIRES = datetime.datetime(2040, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
 
 
 class Steered:
@@ -17,6 +23,21 @@ class Steered:
         self.counts: dict[str, int] = {}
         self.meeting = 0
         self.met = asyncio.Event()
+        self.unit = program.Unit()
+        self.texts: list[str] = []  # of the events
+        self.told = asyncio.Event()
+
+    def hear(self, event: Event) -> None:
+        fields = event.fields
+        if event.name == "lease":
+            self.texts.append(f"lease {fields['lease']} {fields['what']}")
+        elif event.name == "parked":
+            self.texts.append(f"parked {fields['item']}: {fields['cause']}")
+        elif event.name == "outage":
+            self.texts.append(f"outage {fields['what']}")
+        elif event.name == "problem":
+            self.texts.append(f"problem {fields['code']}: {fields['error']}")
+        self.told.set()
 
     async def __call__(self, batch: Batch) -> None:
         items: dict[int, BaseException | str] = {}
@@ -33,6 +54,8 @@ class Steered:
                 raise Failure(text, done=index)
             elif do == "outage":
                 raise Failure(text, done=index, outage=True, after=document.get("seconds", 0))
+            elif do in ("heard", "status", "caughtup"):
+                await self.able(do, document)
             else:
                 await self.obey(batch, do, document)
         if items:
@@ -69,6 +92,32 @@ class Steered:
             except ChangefeedError as error:
                 raise Failure(error.error) from error
 
+    async def able(self, do: str, document: dict[str, Any]) -> None:
+        if do == "heard":
+            while len(self.texts) < document["n"]:
+                self.told.clear()
+                await self.told.wait()
+            raise Failure("; ".join(self.texts))
+        try:
+            if do == "caughtup":
+                await self.unit.caught_up(document.get("seconds"))
+                return
+            status = await self.unit.status()
+        except ChangefeedError as error:
+            raise Failure(error.error) from error
+        counts = [("pending", status.pending), *((lease.lease, lease.lag) for lease in status.leases)]
+        raise Failure("; ".join(f"{name} {'null' if count is None else count}" for name, count in counts))
+
+
+async def token(scope: str) -> tuple[str, float]:
+    if scope == "none":
+        raise RuntimeError("no token")
+    return scope, EXPIRES.timestamp()
+
 
 if __name__ == "__main__":
-    serve(Steered())
+    steered = Steered()
+    if "--tokens" in sys.argv:
+        asyncio.run(program.speak(steered, 8, steered.hear, steered.unit, token))
+    else:
+        program.serve(steered, on_event=steered.hear, unit=steered.unit)

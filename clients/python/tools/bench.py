@@ -31,20 +31,28 @@ def fill(address: str, count: int) -> None:
     subprocess.run([_binary.find(), "import", "-", address], input=text, check=True, capture_output=True)
 
 
-def own_loop(account: Server, count: int, page: int | None) -> float:
-    """The seconds of the SDK's loop, without leases and positions."""
+def own_loop(account: Server, count: int, page: int | None, positions: bool) -> float:
+    """The seconds of the SDK's loop, which has no leases.
+
+    With positions it stores its position after each page, as a loop has to that goes on after a restart.
+    """
     total, sum_of = 0, 0
     client = CosmosClient(account.endpoint, account.key)
-    orders = client.get_database_client("shop").get_container_client("orders")
+    shop = client.get_database_client("shop")
+    orders, kept = shop.get_container_client("orders"), shop.get_container_client("positions")
     begun = time.perf_counter()
     if page is None:
         changes = orders.query_items_change_feed(start_time="Beginning")
     else:
         changes = orders.query_items_change_feed(start_time="Beginning", max_item_count=page)
-    for documents in changes.by_page():
+    pages = changes.by_page()
+    for documents in pages:
         for document in documents:
             sum_of += document["n"]
             total += 1
+        if positions:
+            token = orders.client_connection.last_response_headers["etag"]
+            kept.upsert_item({"id": "position", "pk": "position", "continuation": token})
         if total >= count:
             break
     seconds = time.perf_counter() - begun
@@ -109,15 +117,20 @@ def main(count: int, rounds: int) -> None:
         os.environ.pop("COSMOS_KEY", None)
         address = f"{account.endpoint}shop/orders"
         with CosmosClient(account.endpoint, account.key) as client:
-            client.create_database("shop").create_container("orders", PartitionKey("/pk"))
+            shop = client.create_database("shop")
+            for name in ("orders", "positions"):
+                shop.create_container(name, PartitionKey("/pk"))
         fill(address, count)
         kinds: dict[str, Callable[[int], float]] = {
-            "azure-cosmos": lambda n: own_loop(account, count, None),
-            "azure-cosmos, pages of 100": lambda n: own_loop(account, count, 100),
-            "azure-cosmos, pages of 1,000": lambda n: own_loop(account, count, 1000),
-            "client, coroutine": lambda n: processor(address, f"c{n}", count, None, False),
-            "client, coroutine, batches of 100": lambda n: processor(address, f"s{n}", count, 100, False),
-            "client, plain function": lambda n: processor(address, f"p{n}", count, None, True),
+            "loop, 100": lambda _: own_loop(account, count, 100, True),
+            "loop without positions, 100": lambda _: own_loop(account, count, 100, False),
+            "client, 100": lambda n: processor(address, f"a{n}", count, 100, False),
+            "loop, 1,000": lambda _: own_loop(account, count, 1000, True),
+            "loop without positions, 1,000": lambda _: own_loop(account, count, 1000, False),
+            "client, 1,000": lambda n: processor(address, f"b{n}", count, 1000, False),
+            "loop, default pages": lambda _: own_loop(account, count, None, True),
+            "client, default pages": lambda n: processor(address, f"c{n}", count, None, False),
+            "client, default pages, plain function": lambda n: processor(address, f"p{n}", count, None, True),
         }
         figures: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
         for n in range(rounds):
@@ -128,7 +141,7 @@ def main(count: int, rounds: int) -> None:
                 figures[kind].append((count / seconds, own / count * 1e6, children.used() / count * 1e6))
         for kind, pairs in figures.items():
             rate, cost, child = (statistics.median(column) for column in zip(*pairs, strict=True))
-            print(f"{kind:34} {rate:9,.0f} changes/s; µs a change: {cost:5.1f} in Python, {child:5.1f} in the binary")
+            print(f"{kind:38} {rate:9,.0f} changes/s; µs a change: {cost:5.1f} in Python, {child:5.1f} in the binary")
 
 
 logging.getLogger("changefeed").setLevel(logging.ERROR)

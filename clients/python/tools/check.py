@@ -1,7 +1,7 @@
 """Checks the Python client: lint, types, tests, the suite of the contract, and the wheel in a clean environment.
 
 Builds the binary with Go, unless CHANGEFEED_BINARY names one. Tools come from PyPI and stay in .dist with their caches;
-if they cannot be had, their steps are skipped.
+if they cannot be had, their steps are skipped. With the argument bench, measures instead: see bench.py.
 """
 
 from __future__ import annotations
@@ -59,6 +59,13 @@ class Check:
         shutil.copyfile(wanted, have)
         return True
 
+    def bench(self, arguments: list[str]) -> None:
+        """Measures the client beside the SDK's own loop."""
+        if self.install():
+            self.step("Python", self.python, HERE / "tools" / "bench.py", *arguments)
+        else:
+            print("skipped: the SDK cannot be had")
+
     def all(self) -> None:
         """Runs all steps."""
         go = os.environ.get("GO", "go")
@@ -75,14 +82,18 @@ class Check:
         else:
             print("skipped: lint, types and tests with the SDK, because the tools cannot be installed")
             self.python = pathlib.Path(sys.executable)
-        self.step("the contract", self.binary, "program", "test", "--", self.python, HERE / "tests" / "steered.py")
+        steered: list[Argument] = [self.python, HERE / "tests" / "steered.py", "--tokens"]
+        self.step("the contract", self.binary, "program", "test", "--", *steered)
         self.step("tests", self.python, "-W", "error", "-m", "unittest", "discover", "-s", "tests", "-t", "tests")
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="clients-python-") as name:
         check = Check(pathlib.Path(name))
-        check.all()
+        if sys.argv[1:2] == ["bench"]:
+            check.bench(sys.argv[2:])
+        else:
+            check.all()
         for step in check.failed:
             print(f"FAIL {step}")
         print(f"== {'failed' if check.failed else 'ok'} ({time.monotonic() - check.begun:.0f}s)")

@@ -24,10 +24,13 @@ type testCase struct {
 	run      func(context.Context, *run) error
 }
 
+// cases are all cases.
+var cases = slices.Concat(batchCases, abilityCases)
+
 // odd is a text with all that encodings get wrong.
 const odd = "a\"b\\c/\b\f\n\r\t \u0000\u001f\u007f ü ß € 𝄞 😀 \u2028\u2029 e\u0301 <&>"
 
-var cases = []testCase{
+var batchCases = []testCase{
 	{name: "handles a batch of one change", run: func(ctx context.Context, r *run) error {
 		return wantDone(r.handle(ctx, `{}`))
 	}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/trigger/contract"
 )
 
 // order is the document of a change: what the handler of a test shall do with the change. docs/program.md has the list.
@@ -26,23 +27,36 @@ type order struct {
 
 // Handler returns the handler with which a program of the contract is tested, as a Go program has it: the documents say
 // what it shall do. The functions end the process and print a line: [os.Exit] and, for one, [log.Print].
-func Handler(exit func(code int), printLine func(text string)) feed.Handler {
-	return &steered{exit: exit, printLine: printLine, counts: map[string]int{}, met: make(chan struct{})}
+func Handler(exit func(code int), printLine func(text string)) *Steered {
+	return &Steered{
+		exit: exit, printLine: printLine, counts: map[string]int{}, met: make(chan struct{}), told: make(chan struct{}),
+	}
 }
 
-// steered is a handler that does what the documents say.
-type steered struct {
+// Steered is a [feed.Handler] that does what the documents say.
+type Steered struct {
 	exit      func(code int)
 	printLine func(text string)
+	unit      contract.Unit
+	isAble    bool // hears events and asks questions
 
 	mu      sync.Mutex
 	counts  map[string]int // the last number of each key
 	meeting int            // batches that wait for each other
 	met     chan struct{}
+	heard   []string      // the texts of the events
+	told    chan struct{} // closed at the next event
+}
+
+// WithAbilities adds to the options of the program that the handler hears events, asks about the unit and gives tokens.
+func (s *Steered) WithAbilities(o contract.ProgramOptions) contract.ProgramOptions {
+	s.isAble = true
+	o.Event, o.Unit, o.Token = s.hear, &s.unit, giveToken
+	return o
 }
 
 // Handle does what the documents of a batch say, one change after another.
-func (s *steered) Handle(ctx context.Context, b *feed.Batch) error {
+func (s *Steered) Handle(ctx context.Context, b *feed.Batch) error {
 	items := map[int]error{}
 	for i, c := range b.Changes {
 		if c.Body == nil { // a delete
@@ -76,7 +90,7 @@ func (s *steered) Handle(ctx context.Context, b *feed.Batch) error {
 }
 
 // obey does what a document says.
-func (s *steered) obey(ctx context.Context, b *feed.Batch, o order) error {
+func (s *Steered) obey(ctx context.Context, b *feed.Batch, o order) error {
 	switch o.Do {
 	case "fail", "stop", "outage", "fail all":
 		return errors.New(o.Error)
@@ -96,12 +110,14 @@ func (s *steered) obey(ctx context.Context, b *feed.Batch, o order) error {
 		return s.meet(ctx, o.N)
 	case "checkpoint":
 		return b.Checkpoint(ctx)
+	case "heard", "status", "caughtup":
+		return s.obeyAble(ctx, o)
 	}
 	return nil
 }
 
 // count fails unless the numbers of a key come one after another.
-func (s *steered) count(o order) error {
+func (s *Steered) count(o order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.counts[o.Key]
@@ -113,7 +129,7 @@ func (s *steered) count(o order) error {
 }
 
 // meet waits until n batches are in the handler at once.
-func (s *steered) meet(ctx context.Context, n int) error {
+func (s *Steered) meet(ctx context.Context, n int) error {
 	s.mu.Lock()
 	met := s.met
 	if s.meeting++; s.meeting == n {

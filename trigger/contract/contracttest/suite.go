@@ -104,6 +104,7 @@ func runCase(ctx context.Context, command []string, o Options, c testCase) error
 		Unit: "test", Instance: "host-1", Grace: o.Patience, Expiration: 20 * o.Patience, Drain: o.Patience,
 		Start: o.Patience, Stdout: io.Discard, Log: slog.New(r.logged),
 	}
+	settings.Status, settings.CaughtUp = r.unit.answerStatus, r.unit.awaitCaughtUp
 	if c.settings != nil {
 		c.settings(&settings)
 	}
@@ -134,6 +135,7 @@ type run struct {
 	stop   func() // tells the program that no further batch comes
 	logged *lineKeeper
 	calls  sync.WaitGroup // batches in hand
+	unit   unit
 
 	mu     sync.Mutex
 	nextID int64

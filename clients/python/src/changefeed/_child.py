@@ -37,6 +37,11 @@ class Event:
     fields: dict[str, Any]
 
 
+def event_of(message: dict[str, Any]) -> Event:
+    """The event of a message."""
+    return Event(str(message["type"]), {key: value for key, value in message.items() if key != "type"})
+
+
 class Child(asyncio.SubprocessProtocol):
     """A running binary. Its log goes to logging.getLogger("changefeed")."""
 
@@ -150,7 +155,7 @@ class Child(asyncio.SubprocessProtocol):
             self.ready.set_result(None)
         if self._on_event is not None:
             try:
-                self._on_event(Event(name, {key: value for key, value in message.items() if key != "type"}))
+                self._on_event(event_of(message))
             except Exception:
                 log.exception("on_event has failed at %r", name)
 

@@ -119,6 +119,7 @@ type Plan struct {
 	Against string         // file of another build, which becomes the baseline; see [Rivalled]
 	Binary  string         // file of this build, for benchmarks that run as a whole against another build
 	Load    time.Duration  // duration of the mixed load of serve_memory
+	Program []string       // command of trigger_program and trigger_latency; empty is a program in Go
 	Report  *report.Report // receives each figure immediately, unless it is for people
 	Log     io.Writer      // receives the progress
 	Exit    func()         // ends the process, after a second interrupt

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
@@ -14,7 +17,8 @@ import (
 )
 
 // Programs of the contract of run --long-lived. The program is this binary, which does nothing with a change, so the
-// figures are those of the contract: a message to the program and an answer for each batch.
+// figures are those of the contract: a message to the program and an answer for each batch. Another program, such as
+// one in Node, shows what its library costs.
 
 const (
 	triggerDocs    = 100_000
@@ -23,15 +27,34 @@ const (
 	triggerLatency = 3      // milliseconds beside a handler in Go
 )
 
-// startProgram starts a program that does nothing.
+// HavePrograms reports whether a benchmark measures a long-lived program.
+func HavePrograms(chosen []Benchmark) bool {
+	return slices.ContainsFunc(chosen, func(b Benchmark) bool { return strings.HasPrefix(b.Name, "trigger_") })
+}
+
+// startProgram starts a program that does nothing, and waits until it has handled a change: its start is no part of the
+// figures.
 func (s *Site) startProgram(ctx context.Context) (*program.Worker, error) {
-	w, err := program.NewWorker([]string{s.Plan.Binary, "program", "steered"}, program.WorkerOptions{
+	command := s.Plan.Program
+	if len(command) == 0 {
+		command = []string{s.Plan.Binary, "program", "steered"}
+	}
+	w, err := program.NewWorker(command, program.WorkerOptions{
 		Stdout: io.Discard, Log: slog.New(slog.DiscardHandler),
 	})
-	if err == nil {
-		w.Start(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return w, err
+	w.Start(ctx)
+	first := feed.Change{ID: "first", LSN: 1, PartitionKey: feed.Key("first"), Time: time.Now(), Body: []byte("{}")}
+	err = w.Handle(ctx, &feed.Batch{
+		LeaseToken: "first", Range: feed.FullRange(), Epoch: 1, Attempt: 1, Changes: []feed.Change{first},
+	})
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("hand a change to %s: %w", strings.Join(command, " "), err)
+	}
+	return w, nil
 }
 
 // triggerProgram measures a long-lived program with a single lease, beside a handler in Go.
