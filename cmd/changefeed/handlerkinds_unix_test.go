@@ -54,7 +54,7 @@ func handlerKinds() []handlerKind {
 			},
 		},
 		{
-			name: "function", unit: functionUnit, prepare: writeApp, isKept: true, late: "no answer within 3s",
+			name: "function", unit: functionUnit, prepare: writeSuiteApp, isKept: true, late: "no answer within 3s",
 			cannot: map[string]string{"items": status, "done": status, "poison": status},
 		},
 	}
@@ -102,8 +102,8 @@ func functionUnit(c *suiteCell) string {
 	return fmt.Sprintf("{functions: %q, %s, %s}", filepath.Join(c.dir, "app"), c.shared(), c.patience())
 }
 
-// writeApp writes an Azure Functions app, whose files have the settings that the file of the host has for others.
-func writeApp(c *suiteCell) {
+// writeSuiteApp writes an Azure Functions app, whose files have the settings that the file of the host has for others.
+func writeSuiteApp(c *suiteCell) {
 	c.Helper()
 	program, err := exec.LookPath("suitehandler")
 	if err != nil {
