@@ -188,7 +188,7 @@ func TestTheJudgeOfHandlersSeesWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var handled []suiteNote
-			for _, word := range strings.Fields(tt.journal) {
+			for word := range strings.FieldsSeq(tt.journal) {
 				batch, n, _ := strings.Cut(word, ":")
 				number, err := strconv.Atoi(n)
 				if err != nil {
