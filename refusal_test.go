@@ -29,7 +29,7 @@ func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 			{
 				"Renew", fine,
 				changefeed.Options{Instance: "a", Renew: 20 * time.Second, Expiration: 15 * time.Second},
-				[]string{"20s", "15s"},
+				[]string{"20s", "13.5s"},
 			},
 			{"Renew", fine, changefeed.Options{Instance: "a", Renew: -1}, []string{"-1ns"}},
 			{"Acquire", fine, changefeed.Options{Instance: "a", Acquire: -time.Second}, []string{"-1s"}},

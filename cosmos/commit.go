@@ -154,7 +154,9 @@ func (c *Container) checkItem(key string, w feed.Write) (id string, err error) {
 		return "", badRequest("body is %.40s: want an object", w.Body)
 	case !s.End():
 		return "", notJSON(w.Body)
-	case it.id != nil && it.id[0] != '"':
+	case it.id == nil:
+		return "", badRequest("document has no id: want a string of 1 to %d bytes", maxIDBytes)
+	case it.id[0] != '"':
 		return "", badRequest("id is %.40s: want a string", it.id)
 	case w.ID != "" && w.ID != id:
 		return id, badRequest("id of the body is %q: want %q, that of the write", id, w.ID)

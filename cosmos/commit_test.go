@@ -23,7 +23,7 @@ func TestAWrongBatchIsNotSent(t *testing.T) {
 		"body is not JSON, at byte 1: unexpected end": {Body: json.RawMessage(`{`)},
 		"body is [1]":              {Body: json.RawMessage(`[1]`)},
 		"id is 7":                  {Body: json.RawMessage(`{"id":7,"pk":"k"}`)},
-		"of 0 bytes":               {Body: json.RawMessage(`{"pk":"k"}`)},
+		"document has no id":       {Body: json.RawMessage(`{"pk":"k"}`)},
 		"of 1024 bytes":            {Op: feed.WriteRead, ID: strings.Repeat("x", 1024)},
 		`want "b"`:                 {ID: "b", Body: json.RawMessage(`{"id":"a","pk":"k"}`)},
 		`item "a" is ["o"]`:        {Body: json.RawMessage(`{"id":"a","pk":"o"}`)},

@@ -57,7 +57,7 @@ func TestTheAdviceForAServedStoreWorks(t *testing.T) {
 	if err := json.NewDecoder(out).Decode(&server); err != nil {
 		t.Fatal(err, said)
 	}
-	const address = `want an address such as (http://127\.0\.0\.1:8081\S*)$`
+	const address = `want its address, such as (http://127\.0\.0\.1:8081\S*)$`
 	for _, args := range [][]string{
 		{"check", dir},
 		{"backup", dir, filepath.Join(t.TempDir(), "copy")},

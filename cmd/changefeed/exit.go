@@ -76,7 +76,7 @@ var printing = []string{
 	"changefeed context show", "changefeed demo", "changefeed doctor", "changefeed dlq list", "changefeed dlq show",
 	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases explain",
 	"changefeed leases history", "changefeed leases list", "changefeed leases snapshot", "changefeed leases watch",
-	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed version",
+	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed validate", "changefeed version",
 }
 
 // isUnread reports whether a command that only prints has ended because its output has no reader any more. A connection

@@ -193,20 +193,16 @@ func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) erro
 	})
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = usage.Missing{Err: fmt.Errorf("%s: there is no store in it: want the directory of a store to salvage",
-				o.quoteStore(dir))}
+			field := "ADDRESS"
+			if o.db != "" {
+				field = "--db"
+			}
+			err = usage.Missing{Err: fmt.Errorf("%s is %s: there is no store in it: want the directory of a store to "+
+				"salvage", field, dir)}
 		}
 		return o.unfinished(cmd.Context(), chosen, 0, err)
 	}
 	return cmp.Or(o.report.Aside(left.Line(), left.WriteLosses), left.Err())
-}
-
-// quoteStore returns the beginning of an error about the directory of a store.
-func (o *exportOptions) quoteStore(dir string) string {
-	if o.db != "" {
-		return "--db is " + dir
-	}
-	return "ADDRESS is " + dir
 }
 
 // damagedStore returns the directory, and the container if the command line names a container. Only a directory can be

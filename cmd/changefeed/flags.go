@@ -105,7 +105,7 @@ func (p *placeFlags) withOpener(f func(o *place.Opener) error) (err error) {
 	defer func() { err = cmp.Or(err, o.Close()) }()
 	err = f(o)
 	if place.IsGuessMissing(err) {
-		err = place.Advise(err, "changefeed run --create-leases makes it; if it has another name, want --container NAME", true)
+		err = place.Advise(err, "the command run with --create-leases makes it; if it has another name, want --container NAME", true)
 	}
 	return err
 }

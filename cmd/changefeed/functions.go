@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -75,8 +74,11 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 	for _, notice := range app.Notices {
 		o.report.Notice("%s", notice)
 	}
-	if o.check {
-		return cmp.Or(functions.CheckAny(app), o.showPlans(functions.Plans(app)))
+	switch err := functions.CheckAny(app, o.only...); {
+	case err != nil:
+		return err
+	case o.check:
+		return o.showPlans(functions.Plans(app))
 	}
 	o.setVoice(cmd)
 	return functions.Run(cmd.Context(), app, o.appSettings(cmd))

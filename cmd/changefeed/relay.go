@@ -68,7 +68,7 @@ nothing is parked except events failing for --max-age.`,
 // register adds the flags.
 func (o *relayOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.to, "to", "", "the `broker`")
+	f.StringVar(&o.to, "to", "", "`broker` to publish to, see help brokers")
 	f.StringVar(&o.typ, "type", outbox.EventType, "`type` of the event documents")
 	f.StringVar(&o.origin, "origin", "/events", "source attribute of messages, a `URI`")
 	f.DurationVar(&o.alarm, "alarm", 0, "warn this long before expiry (default ttl/5)")

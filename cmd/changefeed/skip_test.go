@@ -76,7 +76,7 @@ func TestTheQuestionOfASkipSaysThatABatchIsSkippedAsAWhole(t *testing.T) {
 // The changes that were skipped are named, also if the history could not be written; those of a skip that was refused
 // are not.
 func TestOnlyWhatWasSkippedIsNamed(t *testing.T) {
-	const named = `skipped item of ["oslo"], LSN 7, of lease -80: 3 attempts since 2026-01-02T03:04:05Z` + "\n"
+	const named = `skipped change "item" of key ["oslo"], LSN 7, of lease -80: 3 attempts since 2026-01-02T03:04:05Z` + "\n"
 	unrecorded := fmt.Errorf("skip was carried out, and %w", admin.ErrNotRecorded)
 	refused := fmt.Errorf("%w; %w", feed.ErrConflict, admin.ErrNotRecorded)
 	for name, c := range map[string]struct {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,10 +45,14 @@ type Settings struct {
 // noTimeout stands for no limit of an invocation.
 const noTimeout = 100 * 365 * 24 * time.Hour
 
-// CheckAny returns an error if no function of an app could run.
-func CheckAny(app *function.App) error {
+// CheckAny returns an error if no function of an app could run, or none of those that --function names.
+func CheckAny(app *function.App, only ...string) error {
 	if len(app.Functions) > 0 {
 		return nil
+	}
+	if len(only) > 0 {
+		return usage.Missing{Err: fmt.Errorf("--function is %s: no function of this name has a Cosmos DB trigger "+
+			"that could run", strings.Join(only, ","))}
 	}
 	text := "the app has no function with a Cosmos DB trigger that could run"
 	if len(app.Notices) == 0 { // they say why the functions that are there do not run

@@ -42,7 +42,11 @@ func (f Settings) ParseWhole(field, text string) (a Address, err error) {
 	}
 	switch {
 	case text == "":
-		return Address{}, usage.Error{Err: fmt.Errorf("%s is missing: want %s", field, WholeForms)}
+		unused := ""
+		if _, ok, err := f.Choice.Find(); ok && err == nil && environmentEndpoint() != "" {
+			unused = "; the current context is not used while " + environmentEndpoint() + " is set"
+		}
+		return Address{}, usage.Error{Err: fmt.Errorf("%s is missing: want %s%s", field, WholeForms, unused)}
 	case !ok:
 		return Address{}, usage.Error{Err: fmt.Errorf("%s is %q: want %s", field, text, WholeForms)}
 	}

@@ -138,13 +138,13 @@ func TestTheHistoryOfANarrowTerminalHasAllPositions(t *testing.T) {
 		At: time.Date(2026, 11, 29, 9, 56, 0, 0, time.UTC), Action: admin.ActionSkip, Range: feed.FullRange(), Count: 1,
 		Changes: []admin.FailedChange{{ID: "bad", Key: feed.Key("oslo"), LSN: 7}},
 	}}
-	const want = `  2026-11-29 09:55:28  ada  reset  -FF (2)
+	const want = `  2026-11-29T09:55:28Z  ada  reset  -FF (2 leases)
     a wrong template
     -15151515151515151515151515151515  "4" to "0"
     15151515151515151515151515151515-2A2A2A2A2A2A2A2A2A2A2A2A2A2A2A2A
       "40000" to "1"
-  2026-11-29 09:56:00  -  skip  -FF (1)
-    bad of ["oslo"], LSN 7
+  2026-11-29T09:56:00Z  -  skip  -FF
+    change "bad" of key ["oslo"], LSN 7
 `
 	if got := entriesText(entries, 80); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -108,7 +108,7 @@ func WriteHistory(w io.Writer, of string, entries []admin.Entry) error {
 	room := terminal.Of(w).Room()
 	rows := [][]string{{"WHEN", "BY", "ACTION", "LEASE", "FROM", "TO", "NOTE"}}
 	for _, e := range entries {
-		row := append(headOf(e), fmt.Sprintf("%s (%d)", e.Range, e.Count), "-", "-",
+		row := append(headOf(e), rangeOf(e), "-", "-",
 			terminal.OrDash(terminal.OneLine(noteOf(e))))
 		for i, d := range detailsOf(e) {
 			if i > 0 {
@@ -129,8 +129,17 @@ func WriteHistory(w io.Writer, of string, entries []admin.Entry) error {
 // headOf returns when something was done, who has done it, and what.
 func headOf(e admin.Entry) []string {
 	return []string{
-		e.At.Format(time.DateTime), terminal.OrDash(terminal.OneLine(e.By)), terminal.OneLine(string(e.Action)),
+		e.At.UTC().Format(time.RFC3339), terminal.OrDash(terminal.OneLine(e.By)), terminal.OneLine(string(e.Action)),
 	}
+}
+
+// rangeOf returns the range of an entry and, if it had several, how many leases, changes or records.
+func rangeOf(e admin.Entry) string {
+	things := map[admin.Action]string{admin.ActionSkip: "change", admin.ActionCleanUp: "record"}
+	if e.Count == 1 {
+		return e.Range.String()
+	}
+	return fmt.Sprintf("%s (%s)", e.Range, terminal.Count(e.Count, cmp.Or(things[e.Action], "lease")))
 }
 
 // detail is a position of an entry, or a change.
@@ -151,8 +160,7 @@ func detailsOf(e admin.Entry) (all []detail) {
 		all = append(all, d)
 	}
 	for _, c := range e.Changes {
-		text := fmt.Sprintf("%s of %s, LSN %d", terminal.OneLine(c.ID), terminal.OneLine(string(c.Key)), c.LSN)
-		all = append(all, detail{"", text, "-"})
+		all = append(all, detail{"", NameOfFailed(c), "-"})
 	}
 	return all
 }
@@ -165,7 +173,7 @@ func entriesText(entries []admin.Entry, room int) string {
 		text.WriteString(terminal.Wrap(strings.Repeat(" ", indent)+words, 0, room, indent+2) + "\n")
 	}
 	for _, e := range entries {
-		line(2, strings.Join(append(headOf(e), fmt.Sprintf("%s (%d)", e.Range, e.Count)), "  "))
+		line(2, strings.Join(append(headOf(e), rangeOf(e)), "  "))
 		if note := terminal.OneLine(noteOf(e)); note != "" {
 			line(4, note)
 		}
