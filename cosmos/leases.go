@@ -73,8 +73,8 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	o LeaseOptions,
 ) (*Leases, error) {
 	if !leasedoc.IsProcessor(processor) && (processor != "" || !o.Unnamed) {
-		return nil,
-			badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
+		return nil, badRequest(`processor name is %q: want one that tells this deployment unit from others, `+
+			`without / \ ? # and U+0000`, processor)
 	}
 	path := ""
 	if len(leases.paths) == 1 {

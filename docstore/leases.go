@@ -43,8 +43,8 @@ func LeaseSpec(id string) ContainerSpec {
 // If the name is not valid as part of an id, you get [ErrProcessorName].
 func NewLeases(ctx context.Context, leases *Container, processor string, monitored *Container) (*Leases, error) {
 	if !leasedoc.IsProcessor(processor) {
-		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, without / \\ ? and #",
-			ErrProcessorName, processor)
+		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, "+
+			"without / \\ ? # and U+0000", ErrProcessorName, processor)
 	}
 	if err := leases.checkUsable(ctx); err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)

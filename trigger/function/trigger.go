@@ -128,7 +128,7 @@ func parseTime(text string) (t time.Time, ok bool) {
 }
 
 // unfit are characters that the id of a document cannot have.
-const unfit = `/\?#`
+const unfit = "/\\?#\x00"
 
 // checkTrigger refuses what cannot work together.
 func (s *section) checkTrigger(t Trigger) {
@@ -137,7 +137,7 @@ func (s *section) checkTrigger(t Trigger) {
 		s.r.refuse("%s is %s: want string, or none: a custom handler gets the batch as a text", s.at("dataType"), shown(kind))
 	}
 	if strings.ContainsAny(t.LeasePrefix, unfit) || t.LeasePrefix != "" && strings.TrimSpace(t.LeasePrefix) == "" {
-		s.r.refuse("%s is %s: want a text without / \\ ? and #, which ids of leases cannot have",
+		s.r.refuse("%s is %s: want a text without / \\ ? # and U+0000, which ids of leases cannot have",
 			s.at("leaseContainerPrefix"), shown(strconv.Quote(t.LeasePrefix)))
 	}
 	if t.Database != "" && t.Database == t.LeaseDatabase && t.Container == t.LeaseContainer &&

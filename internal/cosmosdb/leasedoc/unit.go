@@ -111,7 +111,7 @@ func (u Unit) Record(prefix, id string, doc []byte) (record feed.Record, ok bool
 }
 
 // IsProcessor reports whether the name of a processor is valid in the ids of its documents: the name must not be
-// blank, and must not contain a character that the service refuses in ids.
+// blank, and must not contain a character that the service refuses in ids, nor U+0000, which ends a text elsewhere.
 func IsProcessor(name string) bool {
-	return strings.TrimSpace(name) != "" && !strings.ContainsAny(name, `/\?#`)
+	return strings.TrimSpace(name) != "" && !strings.ContainsAny(name, "/\\?#\x00")
 }

@@ -76,7 +76,7 @@ func TestAUnitIsFoundUnderEverySpelling(t *testing.T) {
 func TestANameOfAProcessorCanBeInAnID(t *testing.T) {
 	for name, want := range map[string]bool{
 		"billing": true, "the bills": true, "": false, " \t": false, "a/b": false, `a\b`: false, "a?": false,
-		"#a": false,
+		"#a": false, "a\x00b": false,
 	} {
 		if got := leasedoc.IsProcessor(name); got != want {
 			t.Errorf("IsProcessor(%q) = %v, want %v", name, got, want)

@@ -116,7 +116,7 @@ func (s *Settings) checkLimits() error {
 func (s *Settings) checkOptions() error {
 	if !leasedoc.IsProcessor(s.Name) && (s.Name != "" || s.Function == nil) {
 		return usage.Flag("name", strconv.Quote(s.Name),
-			`one that tells this deployment unit from others, without / \ ? and #`)
+			`one that tells this deployment unit from others, without / \ ? # and U+0000`)
 	}
 	o := s.Options
 	if s.Letters != "" {
