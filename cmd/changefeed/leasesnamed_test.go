@@ -24,7 +24,7 @@ func TestAllUnitsOfANameAreShown(t *testing.T) {
 	}
 	_, err = unitsNamed("mail", units)
 	_, isMissing := errors.AsType[usage.Missing](err)
-	if !isMissing || !strings.HasSuffix(err.Error(), ": mailer, hook") {
+	if !isMissing || !strings.HasSuffix(err.Error(), ": want one of hook, mailer") {
 		t.Errorf("got %v, want the names", err)
 	}
 	if _, err = unitsNamed("mail", units[3:]); err == nil || !strings.HasSuffix(err.Error(), ": there is none") {
