@@ -180,7 +180,7 @@ func TestAWaitThatMayBeLongerIsFound(t *testing.T) {
 		}
 		for most, want := range map[time.Duration]int{time.Minute: 1, 2 * time.Hour: 0} {
 			found := l.Waiting(most)
-			if len(found) != want || want > 0 && found[0].Text != "the oldest change has waited for 1h0m0s or more" {
+			if len(found) != want || want > 0 && found[0].Text != "the oldest change has waited for 1h or more" {
 				t.Errorf("longer than %v: found %+v, want %d", most, found, want)
 			}
 		}
