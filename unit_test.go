@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -168,7 +169,8 @@ func TestALagIsKnownThoughAPartitionIsSplitMeanwhile(t *testing.T) {
 	})
 }
 
-// The lock of another instance is left alone for as long as a request of its may be on its way.
+// The lock of another instance is left alone for as long as a request of that instance may be on its way. If
+// that instance writes the lock no more, the wait is told.
 func TestALockIsLeftAloneWhileItsHolderMayBeAtWork(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLock, Timestamp: time.Now()}); err != nil {
@@ -180,6 +182,11 @@ func TestALockIsLeftAloneWhileItsHolderMayBeAtWork(t *testing.T) {
 			ready.Store(int64(time.Since(begun)))
 		}}})
 		time.Sleep(2 * time.Minute)
+		told := p.errs.all()
+		if len(told) == 0 || !strings.Contains(told[0].Error(), "an instance has ended while it made the leases") ||
+			len(p.processor.Status()[0].Errors) > 0 {
+			t.Errorf("told %v, want the wait; left of it: %v", told, p.processor.Status()[0].Errors)
+		}
 		if took := time.Duration(ready.Load()); took < 30*time.Second || took > 70*time.Second {
 			t.Errorf("ready after %v, want the lock to be left for 30 s", took)
 		}

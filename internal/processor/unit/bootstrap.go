@@ -32,6 +32,8 @@ func (u *Unit) bootstrap(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case err == nil && u.isLockAbandoned():
+			err = errAbandoned
 		}
 		u.in.Report(ctx, feed.OriginBalancer, "", err)
 		if err := pause.For(ctx, u.in.Backoff(rng, failures)); err != nil {
@@ -39,6 +41,9 @@ func (u *Unit) bootstrap(ctx context.Context) error {
 		}
 	}
 }
+
+var errAbandoned = fmt.Errorf("an instance has ended while it made the leases of the unit: this one goes on %v after its "+
+	"last sign of life", lockTime)
 
 // hopeless reports whether an error lasts until a person makes a container, grants a right or changes the request, so
 // that a retry cannot help.

@@ -64,6 +64,13 @@ func (u *Unit) withLock(ctx context.Context, f func(context.Context, *hold) erro
 	return true, nil
 }
 
+// isLockAbandoned reports whether another instance has the lock, and no longer works: it would have written the lock.
+func (u *Unit) isLockAbandoned() bool {
+	locks := u.in.View.Kind(feed.KindLock)
+	return len(locks) > 0 && locks[0].State != feed.StateRetired &&
+		u.in.View.Now().Sub(locks[0].Updated) > createTime+records.ClockGrain
+}
+
 // takeLock creates the lock, or takes over an unheld lock, by a write under the ETag, because a listing may be stale
 // and the right to delete may be missing.
 func (u *Unit) takeLock(ctx context.Context) (lock feed.Record, asked time.Time, err error) {
