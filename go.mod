@@ -2,6 +2,9 @@ module github.com/millrace/changefeed
 
 go 1.26.0
 
+// npm installs packages with Go files below the clients and the conformance tests.
+ignore node_modules
+
 require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.0
 	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.14.0

@@ -146,10 +146,11 @@ func (g *ledger) pageAfterCut(t *tenure, at reading, b *feed.Batch) *page {
 	return nil
 }
 
-// hasLeft reports whether a change read is neither done nor after an LSN.
+// hasLeft reports whether a change read is neither done nor after an LSN. A change that was confirmed is done, also if
+// the call fails after that.
 func (t *tenure) hasLeft(lsn int64) bool {
 	for v := range t.shown {
-		if v.lsn <= lsn && !t.passed[v] {
+		if v.lsn <= lsn && !t.passed[v] && !t.asked[v] {
 			return true
 		}
 	}

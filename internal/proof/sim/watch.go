@@ -105,8 +105,12 @@ func (w *world) listStarving() (found []string) {
 			total += max(1, i.opts.Weight)
 		}
 	}
+	// An owner in trouble gives no lease away.
+	holders := slices.DeleteFunc(slices.Clone(w.alive), func(i *instance) bool { return i.held == 0 })
+	isSound := func(i *instance) bool { return !i.sound.After(now) }
+	canShare := len(holders) == 0 || slices.ContainsFunc(holders, isSound)
 	for _, i := range w.alive {
-		if i.held > 0 || leases*max(1, i.opts.Weight) < total || i.sound.After(now) || !w.isReady() {
+		if i.held > 0 || leases*max(1, i.opts.Weight) < total || !isSound(i) || !canShare || !w.isReady() {
 			i.hungry = now
 		}
 		if from := later(later(i.hungry, i.sound), w.resumed); now.Sub(from) > patience {
