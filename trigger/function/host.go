@@ -31,13 +31,20 @@ type HostOptions struct {
 	// told with each request, unless Drain is 0.
 	Drain time.Duration
 
+	// Patience is how long the program may take to answer after its start before the log says that it does not. The
+	// default is [DefaultPatience].
+	Patience time.Duration
+
 	// Log receives what the program prints and the functions log, and the starts and ends of the program. Nil is
 	// [slog.Default].
 	Log *slog.Logger
 }
 
-// DefaultGrace is the grace if you do not set HostOptions.Grace.
-const DefaultGrace = 5 * time.Second
+// The durations if you do not set those of HostOptions.
+const (
+	DefaultGrace    = 5 * time.Second
+	DefaultPatience = 10 * time.Second
+)
 
 // The pauses between the end of the program and its next start. The first one follows a program that has done an
 // invocation; without one the pause doubles.
@@ -98,7 +105,8 @@ func NewHost(app *App, o HostOptions) (*Host, error) {
 		o.Environment = os.Environ()
 	}
 	o.Environment = slices.Clip(o.Environment)
-	o.Grace, o.Log = cmp.Or(o.Grace, DefaultGrace), cmp.Or(o.Log, slog.Default())
+	o.Grace, o.Patience = cmp.Or(o.Grace, DefaultGrace), cmp.Or(o.Patience, DefaultPatience)
+	o.Log = cmp.Or(o.Log, slog.Default())
 	if app.Program.Executable == "" {
 		return nil, errors.New("function: the app has no program: want customHandler.description.defaultExecutablePath")
 	}

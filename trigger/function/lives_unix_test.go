@@ -74,7 +74,7 @@ func TestAProgramThatDoesNotStartIsAnOutage(t *testing.T) {
 	}
 }
 
-// A program that takes its time to start is waited for.
+// A program that takes its time to start is waited for, and the log says so.
 func TestASlowStartIsWaitedFor(t *testing.T) {
 	app := appOf(t, "good")
 	program := app.Program.Executable
@@ -87,9 +87,10 @@ func TestASlowStartIsWaitedFor(t *testing.T) {
 		t.Skipf("there is no mkfifo: %s", out)
 	}
 	app.Program.Executable = "slow" // a file of the app
-	h, log := start(t, app, function.HostOptions{})
+	h, log := start(t, app, function.HostOptions{Patience: time.Millisecond})
 	outcome := make(chan error, 1)
 	go func() { outcome <- h.Handler(seen(), nil).Handle(t.Context(), batch("-FF", `{}`)) }()
+	log.await(t, "the program does not answer yet")
 	if strings.Contains(log.String(), "the program runs") {
 		t.Errorf("the program runs before its start:\n%s", log)
 	}

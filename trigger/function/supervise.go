@@ -175,6 +175,11 @@ func (h *Host) awaitAnswer(ctx context.Context, l *life, address string) error {
 			limit))
 	}
 	defer cancel()
+	slow := time.AfterFunc(h.opts.Patience, func() {
+		h.opts.Log.Warn("the program does not answer yet: want a server at the port of FUNCTIONS_CUSTOMHANDLER_PORT",
+			"address", address, "after", h.opts.Patience)
+	})
+	defer slow.Stop()
 	ticker := time.NewTicker(readyPause)
 	defer ticker.Stop()
 	for {
