@@ -190,7 +190,7 @@ func (c *suiteCell) startHost() {
 	c.before = int(at)
 	c.host = exec.Command("changefeed", "host", file, "-v")
 	c.host.Stderr = log
-	if err := c.host.Start(); err != nil {
+	if err := startHeeding(c.host, syscall.SIGHUP); err != nil {
 		c.Fatal(err)
 	}
 	ended := make(chan struct{})

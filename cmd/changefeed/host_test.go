@@ -52,7 +52,7 @@ func (h *aHost) launch() {
 		h.Fatal(err)
 	}
 	h.output, h.said = bufio.NewScanner(output), bufio.NewScanner(said)
-	if err := h.cmd.Start(); err != nil {
+	if err := startHeeding(h.cmd, syscall.SIGHUP); err != nil {
 		h.Fatal(err)
 	}
 	limit := time.AfterFunc(3*time.Minute, func() { _ = h.cmd.Process.Kill() }) // what is awaited does not come

@@ -36,11 +36,7 @@ func TestADemoThatIsInterruptedTwiceLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			heard := make(chan os.Signal, 1) // a command that is started by a process under nohup would ignore SIGHUP
-			ossignal.Notify(heard, signal)
-			err = demo.Start()
-			ossignal.Stop(heard)
-			if err != nil {
+			if err := startHeeding(demo, signal); err != nil {
 				t.Fatal(err)
 			}
 			sent := 0
@@ -60,6 +56,14 @@ func TestADemoThatIsInterruptedTwiceLeavesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// startHeeding starts a command that does not ignore a signal: a command of a process under nohup(1) ignores SIGHUP.
+func startHeeding(cmd *exec.Cmd, signal os.Signal) error {
+	heard := make(chan os.Signal, 1)
+	ossignal.Notify(heard, signal)
+	defer ossignal.Stop(heard)
+	return cmd.Start()
 }
 
 // nohup(1) starts a command with SIGHUP ignored, so that the command outlives its terminal.
