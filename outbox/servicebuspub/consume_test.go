@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,6 +129,27 @@ func TestAnEventThatFailsComesAgainBeforeTheLaterOnes(t *testing.T) {
 	}
 	if want := []string{"Oslo/3", "Oslo/4", "Oslo/5"}; !slices.Equal(again.got["Oslo"], want) {
 		t.Errorf("then %v, want %v", again.got["Oslo"], want)
+	}
+}
+
+// A failure ends the sessions of the other readers, too. The event fails once, or each of them would end by itself.
+func TestAFailureEndsAllReaders(t *testing.T) {
+	broker := &peer.Broker{RequiresSession: true}
+	if n, err := start(t, broker).Publish(t.Context(), events("Oslo", 1, 1)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	refused := errors.New("no room")
+	var failed atomic.Bool
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	err := consuming(t, broker, 2).Run(ctx, func(context.Context, outbox.Message) error {
+		if failed.CompareAndSwap(false, true) {
+			return refused
+		}
+		return nil
+	})
+	if !errors.Is(err, refused) || ctx.Err() != nil {
+		t.Errorf("got %v, %v, want the error of the function, at once", err, ctx.Err())
 	}
 }
 
