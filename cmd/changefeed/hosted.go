@@ -106,6 +106,8 @@ func optionsOf(handler string, without []string) (options []hostfile.Option) {
 			option.Type = "boolean"
 		case "int":
 			option.Type = "integer"
+		case "stringArray":
+			option.Type, option.IsList = "string", true
 		default:
 			option.Type = "string"
 		}
@@ -145,7 +147,7 @@ func (u *hostedUnit) describeHandler() string {
 // identity is the same for units that run in the same way.
 func (u *hostedUnit) identity() string {
 	values := slices.Clone(u.Values)
-	slices.SortFunc(values, func(a, b hostfile.Value) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(values, func(a, b hostfile.Value) int { return strings.Compare(a.Name, b.Name) })
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %q", u.Kind, u.Command)
 	for _, v := range values {

@@ -53,13 +53,14 @@ type Option struct {
 	Type     string   // boolean, integer, number or string
 	Words    []string // the possible values; nil if there are others
 	IsSecret bool
+	IsList   bool // the value may be a list: each text is a [Value] of its own
 }
 
 // A Unit is an entry of the file. Its options have no order.
 type Unit struct {
 	Kind    string
 	Command []string // the value of the handler, a program and its arguments
-	Values  []Value  // of the options of the kind, each at most once
+	Values  []Value  // of the options of the kind, each at most once if it is no list
 	Line    int      // of the entry
 }
 
@@ -255,11 +256,12 @@ func (r *reader) readUnit(node *yaml.Node, at string, defaults []Value, used map
 			break
 		}
 	}
-	u.Values = r.readValues(&rest, at, kind.Options)
+	own := r.readValues(&rest, at, kind.Options)
+	u.Values = own
 	for _, d := range defaults {
 		isOption := slices.ContainsFunc(kind.Options, func(o Option) bool { return o.Name == d.Name })
 		used[d.Name] = used[d.Name] || isOption
-		isSet := slices.ContainsFunc(u.Values, func(v Value) bool { return v.Name == d.Name })
+		isSet := slices.ContainsFunc(own, func(v Value) bool { return v.Name == d.Name })
 		if isOption && !isSet {
 			u.Values = append(u.Values, d)
 		}

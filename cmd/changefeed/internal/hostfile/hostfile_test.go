@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -204,6 +205,42 @@ var mistakes = map[string]struct{ text, want string }{
 		"h.yaml:2: units[0].pol is unknown: do you mean poll?\n" +
 			"h.yaml:3: units[1].jobs is unknown: want the name of a flag without the dashes",
 	},
+}
+
+// If a flag may be repeated, the option may be a list, also as a default. Values of a unit replace all of the defaults.
+func TestAnOptionMayBeAList(t *testing.T) {
+	t.Setenv("TEST_NAME", "C")
+	several := []Kind{{Key: "functions", Options: []Option{{Name: "function", Type: "string", IsList: true}}}}
+	got, err := Parse("h.yaml", []byte(`
+defaults: {function: [A, B]}
+units:
+  - functions: app
+  - functions: app
+    function: ["${TEST_NAME}", 4]
+  - functions: app
+    function: D
+`), several)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]Value{
+		{{"function", "A", 2}, {"function", "B", 2}},
+		{{"function", "C", 6}, {"function", "4", 6}},
+		{{"function", "D", 8}},
+	}
+	for i, u := range got {
+		if !slices.Equal(want[i], u.Values) {
+			t.Errorf("unit %d has %v, want %v", i, u.Values, want[i])
+		}
+	}
+	for text, want := range map[string]string{
+		"[]": "function is an empty list: want a value", "[A, {b: c}]": "function[1] is a mapping: want a value",
+	} {
+		_, err := Parse("h.yaml", []byte("units:\n  - functions: app\n    function: "+text), several)
+		if err == nil || err.Error() != "h.yaml:3: units[0]."+want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
 }
 
 func TestMistakesNameTheLineAndTheRemedy(t *testing.T) {

@@ -82,5 +82,11 @@ func optionSchema(o Option, about string) map[string]any {
 	case o.Type != "string":
 		return map[string]any{"description": about, "anyOf": []any{map[string]any{"type": o.Type}, variable}}
 	}
-	return map[string]any{"description": about, "type": []string{"string", "number"}}
+	text := map[string]any{"type": []string{"string", "number"}}
+	if o.IsList {
+		list := map[string]any{"type": "array", "minItems": 1, "items": text}
+		return map[string]any{"description": about, "anyOf": []any{text, list}}
+	}
+	text["description"] = about
+	return text
 }

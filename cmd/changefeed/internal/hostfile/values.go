@@ -1,6 +1,7 @@
 package hostfile
 
 import (
+	"fmt"
 	"iter"
 	"net/url"
 	"os"
@@ -55,6 +56,10 @@ func (r *reader) readValues(node *yaml.Node, at string, options []Option) (value
 			continue
 		}
 		names[option.Name] = true
+		if option.IsList && node.Kind == yaml.SequenceNode && len(node.Content) > 0 {
+			values = append(values, r.readList(node, at+"."+key.Value, option.Name)...)
+			continue
+		}
 		if text, ok := r.readText(node, at+"."+key.Value, option.IsSecret && !isFile); ok {
 			if isFile {
 				text, ok = r.readSecret(text, at+"."+key.Value, key.Line)
@@ -62,6 +67,17 @@ func (r *reader) readValues(node *yaml.Node, at string, options []Option) (value
 			if ok {
 				values = append(values, Value{option.Name, text, key.Line})
 			}
+		}
+	}
+	return values
+}
+
+// readList reads the values of an option that is a list.
+func (r *reader) readList(node *yaml.Node, at, name string) (values []Value) {
+	for i, n := range node.Content {
+		n = resolve(n)
+		if text, ok := r.readText(n, fmt.Sprintf("%s[%d]", at, i), false); ok {
+			values = append(values, Value{name, text, n.Line})
 		}
 	}
 	return values
