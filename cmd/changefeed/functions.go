@@ -137,12 +137,11 @@ func filesOf(app *function.App) string {
 }
 
 // mistakesOf returns the mistakes of an app, which are lines of one text, as mistakes of a unit.
-func mistakesOf(err error) error {
+func mistakesOf(err error) (all wrongValues) {
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) == 1 {
-		return err
+		return wrongValues{err}
 	}
-	var all wrongValues
 	for _, line := range lines {
 		all = append(all, errors.New(line))
 	}
@@ -151,7 +150,7 @@ func mistakesOf(err error) error {
 
 // explainMistakes writes the mistakes of an app, each on a line of its own.
 func (o *functionsOptions) explainMistakes(dir string, err error) error {
-	mistakes := strings.Split(err.Error(), "\n")
+	mistakes := mistakesOf(err)
 	switch {
 	case len(mistakes) == 1 && errors.Is(err, function.ErrNoFunction):
 		return usage.Missing{Err: fmt.Errorf("--function: %w", err)}
@@ -159,7 +158,7 @@ func (o *functionsOptions) explainMistakes(dir string, err error) error {
 		return err
 	}
 	for _, mistake := range mistakes {
-		o.report.Warn("%s", mistake)
+		o.report.Warn("%v", mistake)
 	}
 	return usage.Error{Err: fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))}
 }
