@@ -201,6 +201,15 @@ func (c *suiteCell) startHost() {
 	c.ended = ended
 }
 
+// endInOrder stops the host, after which each change was handled once and in order, and the positions are stored.
+func (c *suiteCell) endInOrder() {
+	c.Helper()
+	c.stopHost()
+	c.checkOrder()
+	c.checkOnce()
+	c.checkPositions()
+}
+
 // writeFile writes the file of the host, and returns its path.
 func (c *suiteCell) writeFile() string {
 	c.Helper()

@@ -28,10 +28,7 @@ func drains(c *suiteCell) {
 	}
 	c.startHost()
 	c.awaitAllHandled()
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+	c.endInOrder()
 }
 
 func endsBesideAHang(c *suiteCell) {
@@ -66,10 +63,7 @@ func endsDuringTheStart(c *suiteCell) {
 	c.leaveGate("slow")
 	c.startHost()
 	c.awaitAllHandled()
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+	c.endInOrder()
 }
 
 // endsWithoutAServer: the position of the batch in hand cannot be stored, so the batch may come again.
@@ -116,10 +110,7 @@ func goesOnAfterAReload(c *suiteCell) {
 	c.openGate("gate")
 	c.awaitAllHandled()
 	c.await("two units have started", func() bool { return strings.Count(c.said(), "unit is started") == 2 })
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+	c.endInOrder()
 }
 
 func endsWhenAllIsHandled(c *suiteCell) {
@@ -175,8 +166,5 @@ func endsWithItsHost(c *suiteCell) {
 	c.removeGate("gate")
 	c.startHost()
 	c.awaitAllHandled()
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+	c.endInOrder()
 }

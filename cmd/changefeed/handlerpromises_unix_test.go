@@ -46,10 +46,7 @@ func repeatsFailedItemsAlone(c *suiteCell) {
 	c.writeSome(2, "a", "b")
 	c.start()
 	c.awaitAllHandled()
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+	c.endInOrder()
 }
 
 func keepsWhatIsDone(c *suiteCell) {
@@ -59,10 +56,7 @@ func keepsWhatIsDone(c *suiteCell) {
 	c.start()
 	c.awaitAllHandled()
 	c.awaitSaid("the disk is full")
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+	c.endInOrder()
 }
 
 func parksPoisonAtOnce(c *suiteCell) {
@@ -196,10 +190,7 @@ func waitsForASlowStart(c *suiteCell) {
 	}
 	c.openGate("slow")
 	c.awaitAllHandled()
-	c.stopHost()
-	c.checkOrder()
-	c.checkOnce()
-	c.checkPositions()
+	c.endInOrder()
 }
 
 // countsNoAttemptBeforeTheStart has two keys: if three failed, the processor would see an outage by itself.

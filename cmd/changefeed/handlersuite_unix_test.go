@@ -130,7 +130,7 @@ func handlerCases() []handlerCase {
 
 func TestHandlersKeepTheirPromises(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 20 s")
+		t.Skip("-short leaves out what takes half a minute of processes")
 	}
 	server := startSuiteServer(t)
 	for _, promise := range handlerCases() {

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed/cosmosrest/cosmostest"
-	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -299,16 +297,7 @@ func TestUnitsMakeTheirContainersTogether(t *testing.T) {
 // A unit of a host can be an Azure Functions app. A change of its files is taken over at SIGHUP, and the app drains.
 func TestAHostRunsAnAppOfFunctions(t *testing.T) {
 	t.Parallel()
-	server := cosmostest.StartTestServer(t, cosmostest.Options{})
-	if _, err := server.DB.CreateDatabase(t.Context(), "shop", nil); err != nil {
-		t.Fatal(err)
-	}
-	orders, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{
-		Database: "shop", ID: "orders", Paths: []string{"/id"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, orders := serveOrders(t)
 	put := func(id string) {
 		body := fmt.Appendf(nil, `{"id":%q}`, id)
 		if _, err := orders.Commit(t.Context(), feed.Key(id), []feed.Write{

@@ -26,6 +26,22 @@ func writeAppFile(t *testing.T, path, text string) {
 	}
 }
 
+// serveOrders serves an account with an empty container of orders.
+func serveOrders(t *testing.T) (*cosmostest.Server, *docstore.Container) {
+	t.Helper()
+	server := cosmostest.StartTestServer(t, cosmostest.Options{})
+	if _, err := server.DB.CreateDatabase(t.Context(), "shop", nil); err != nil {
+		t.Fatal(err)
+	}
+	orders, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{
+		Database: "shop", ID: "orders", Paths: []string{"/id"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, orders
+}
+
 // writeSettings writes the settings of an app.
 func writeSettings(t *testing.T, dir, connection, more string) {
 	t.Helper()
@@ -54,16 +70,7 @@ const nowhere = "AccountEndpoint=http://127.0.0.1:9;AccountKey=AAAA;"
 // An app that starts again has the files that were taken over, though they are being exchanged meanwhile: they may be
 // half written, and the next SIGHUP compares the new ones with those that run.
 func TestAnAppThatStartsAgainHasTheFilesThatWereTakenOver(t *testing.T) {
-	server := cosmostest.StartTestServer(t, cosmostest.Options{})
-	if _, err := server.DB.CreateDatabase(t.Context(), "shop", nil); err != nil {
-		t.Fatal(err)
-	}
-	orders, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{
-		Database: "shop", ID: "orders", Paths: []string{"/id"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, orders := serveOrders(t)
 	if _, err := orders.Commit(t.Context(), feed.Key("1"), []feed.Write{
 		{Op: feed.WriteUpsert, ID: "1", Body: []byte(`{"id":"1"}`)},
 	}); err != nil {

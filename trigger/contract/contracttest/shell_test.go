@@ -14,18 +14,10 @@ func TestTheShellExamplePasses(t *testing.T) {
 			t.Skipf("the example needs %s, which is not here", needed)
 		}
 	}
-	skipped := 0
-	report := func(r contracttest.Result) {
-		if t.Log(r, r.Took); r.Err != nil {
-			t.Error(r)
-		}
-		if r.Skipped != "" {
-			skipped++
-		}
-	}
+	report, skipped := reportTo(t)
 	command := []string{"bash", "../../../examples/shell/steered.sh"}
 	failed, err := contracttest.Test(t.Context(), command, contracttest.Options{}, report)
-	if failed != 0 || err != nil || skipped != 7 { // batches at once, events and tokens
-		t.Errorf("%d failed, %v, %d skipped, want 7", failed, err, skipped)
+	if failed != 0 || err != nil || *skipped != 7 { // batches at once, events and tokens
+		t.Errorf("%d failed, %v, %d skipped, want 7", failed, err, *skipped)
 	}
 }

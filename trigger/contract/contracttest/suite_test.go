@@ -184,21 +184,26 @@ func TestTheSuiteFindsDefects(t *testing.T) {
 	}
 }
 
+// reportTo returns a function that reports the results of cases to a test, and counts those that are skipped.
+func reportTo(t *testing.T) (report func(contracttest.Result), skipped *int) {
+	skipped = new(int)
+	return func(r contracttest.Result) {
+		if t.Log(r, r.Took); r.Err != nil {
+			t.Error(r)
+		}
+		if r.Skipped != "" {
+			*skipped++
+		}
+	}, skipped
+}
+
 func TestAProgramOfTheContractPasses(t *testing.T) {
 	for kind, skips := range map[string]int{"good": 0, "one at a time": 10} {
 		t.Setenv("CONTRACTTEST_PROGRAM", kind)
-		skipped := 0
-		report := func(r contracttest.Result) {
-			if t.Log(r, r.Took); r.Err != nil {
-				t.Error(r)
-			}
-			if r.Skipped != "" {
-				skipped++
-			}
-		}
+		report, skipped := reportTo(t)
 		failed, err := contracttest.Test(t.Context(), []string{os.Args[0]}, contracttest.Options{}, report)
-		if failed != 0 || err != nil || skipped != skips {
-			t.Errorf("%s: %d failed, %v, %d skipped, want %d", kind, failed, err, skipped, skips)
+		if failed != 0 || err != nil || *skipped != skips {
+			t.Errorf("%s: %d failed, %v, %d skipped, want %d", kind, failed, err, *skipped, skips)
 		}
 	}
 }
