@@ -118,6 +118,7 @@ func TestAttemptsAreThoseOfTheBatchAtThePosition(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var inBatch, inLease []int
 		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			time.Sleep(time.Millisecond) // the position of the batch before is stored meanwhile
 			inBatch, inLease = append(inBatch, b.Attempt), append(inLease, w.inLease())
 			if b.Attempt < 3 {
 				return errDownstream

@@ -20,8 +20,8 @@ import (
 //   - what a held lease is written with is what its model says at that instant: how far its
 //     changes are done, and how often the change after that was tried
 //   - a batch holds the changes that the model hands over next, with their attempt
-//   - a batch is handed over, and a lease is read on, only when as much is stored as the
-//     options want, and with CheckpointItems the lease is not written before that
+//   - a batch is handed over, and a lease is read on, only when as much is stored as the options want, but for the
+//     batch before; and with CheckpointItems the lease is not written before that
 //   - nothing that is stored as done is handed over again
 //
 // How the model of one lease goes on is in progressrules_test.go.
@@ -86,6 +86,7 @@ func (p *progress) sends(c *client, l feed.Record) (w sent) {
 	if l.Kind != feed.KindLease || t == nil {
 		return sent{ignored: true}
 	}
+	t.judge(p.o)
 	now := t.says()
 	w = sent{t: t, saying: now, turn: t.turn}
 	if s := statusOf(l.Lease()); s != now.status {
@@ -101,8 +102,8 @@ func (p *progress) sends(c *client, l feed.Record) (w sent) {
 	if len(t.sheets) > 0 && w.saying.lsn > t.sheets[0].from {
 		p.seen["positions within a page"]++
 	}
-	w.undue = p.o.CheckpointItems > 0 && p.o.CheckpointEvery == 0 && t.turn > t.due && l.State == feed.StateLive &&
-		l.Owner == c.name
+	w.undue = p.o.CheckpointItems > 0 && p.o.CheckpointEvery == 0 && t.isUndue() &&
+		l.State == feed.StateLive && l.Owner == c.name
 	t.last = w
 	return w
 }
@@ -117,6 +118,9 @@ func (p *progress) answers(w sent) {
 	w.t.known = max(w.t.known, w.turn)
 	if w.saying.total > w.t.saved {
 		w.t.saved, w.t.stored = w.saying.total, time.Now()
+	}
+	if !w.t.isDue(p.o) {
+		w.t.due = min(w.t.due, w.t.known)
 	}
 }
 
@@ -186,7 +190,7 @@ func (p *progress) reads(c *client, r feed.Range, from int64) {
 
 // mustBeStored judges whether the lease was written when it was due.
 func (p *progress) mustBeStored(c *client, t *tenure, does, lease string) {
-	if t.due > t.known {
+	if t.judge(p.o); t.before > t.known {
 		p.breach("%s has %s and %s, %+v is due and not stored", c.name, lease, does, t.says())
 	}
 }
@@ -213,7 +217,7 @@ func (p *progress) gets(c *client, r feed.Range, page feed.Page) {
 		}
 	})
 	if len(page.Changes) == 0 {
-		t.returns(t.isDue(p.o))
+		t.returns(p.o, t.isDue(p.o))
 	}
 }
 
@@ -271,7 +275,7 @@ func (p *progress) fails(ctx context.Context, b *feed.Batch) error {
 	case h.p.over:
 		p.seen["divisions"]++
 	}
-	h.t.returns(!h.p.isDone() || h.t.isDue(p.o))
+	h.t.returns(p.o, !h.p.isDone())
 	return errScript
 }
 
@@ -286,8 +290,8 @@ func (p *progress) succeeds(b *feed.Batch) {
 	}
 	if h := p.batches[b]; h.t != nil {
 		h.t.moves(func() { h.t.succeeds(h.p, p.o.Manual, time.Since(h.p.begun) < p.o.HandlerTimeout/2) })
-		h.t.returns(h.t.isDue(p.o))
-		if h.t.due == h.t.turn && !p.o.Manual && h.t.says().total-h.t.saved > len(h.p.changes) {
+		h.t.returns(p.o, false)
+		if h.t.asks == h.t.turn && !p.o.Manual && h.t.says().total-h.t.saved > len(h.p.changes) {
 			p.seen["rare checkpoints"]++
 		}
 	}

@@ -77,7 +77,9 @@ type tenure struct {
 	was    []saying  // what it was to say before, at this same instant
 	at     time.Time // this instant
 	turn   int       // counted when a call has returned
+	asks   int       // the last turn, if the lease may have to be written for it; otherwise 0
 	due    int       // the last turn for which the lease must be written
+	before int       // the last turn for which it must be written before the next batch
 	known  int       // the turn up to which it is
 	saved  int       // changes that are stored
 	stored time.Time // when they were, or when the tenure began
@@ -310,9 +312,30 @@ func (t *tenure) isDue(o changefeed.Options) bool {
 		time.Since(t.stored) >= o.CheckpointEvery
 }
 
-// returns notes that a call or a read has returned, after which the lease is written if it must be.
-func (t *tenure) returns(due bool) {
-	if t.turn++; due {
-		t.due = t.turn
+// returns notes that a call or a read has returned, after which the lease is written if it must be. The next batch is
+// handled during that write, unless the write is urgent.
+func (t *tenure) returns(o changefeed.Options, urgent bool) {
+	t.judge(o)
+	t.turn++
+	switch {
+	case urgent:
+		t.before, t.due = t.turn, t.turn
+	case t.isDue(o):
+		t.asks = t.turn
 	}
+}
+
+// judge decides whether the lease must be written for the last turn. That depends on the write before, which may have
+// ended after the turn.
+func (t *tenure) judge(o changefeed.Options) {
+	if t.asks > 0 && t.isDue(o) {
+		t.before, t.due = max(t.before, t.due), t.asks
+	}
+	t.asks = 0
+}
+
+// isUndue reports whether there is no reason to write the lease.
+func (t *tenure) isUndue() bool {
+	due := max(t.before, t.due)
+	return t.turn > due && t.known >= due
 }

@@ -12,17 +12,19 @@ import (
 // storeGap is how often the lease is written for changes that are done after an unfinished change.
 const storeGap = time.Second
 
-// saveIfDue has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and
-// otherwise in the background.
+// saveIfDue has the lease written if that is urgent or due. If one batch is in hand at a time, the next batch may be
+// handled during the write, and the batch after that waits for the write: so a crash has at most two batches redelivered.
+// An urgent write ends before the next batch.
 func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Lock()
 	due, first := d.isDue() || urgent, d.storing
 	d.mu.Unlock()
 	switch {
+	case urgent && first:
+		d.save() // or the work ends
 	case due && first:
-		d.held.Activity.DispatcherDoes(feed.ActivityStoring)
-		d.store(d.held.UntilDrained) // or the work ends
-		d.held.Activity.DispatcherDoes("")
+		d.saver.Wait()
+		d.writeIfDue()
 	case due:
 		d.saver.Write()
 	case !d.in.Options.Manual && d.in.Options.CheckpointItems == 0:
@@ -31,6 +33,25 @@ func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Lock()
 	d.storing = false
 	d.mu.Unlock()
+}
+
+// writeIfDue has the lease written in the background if that is still due.
+func (d *Dispatcher) writeIfDue() {
+	d.mu.Lock()
+	due := d.isDue()
+	d.mu.Unlock()
+	if due {
+		d.saver.Write()
+	}
+}
+
+// save writes the lease. An error is that the work ends.
+func (d *Dispatcher) save() error {
+	if d.in.Options.Concurrency == 1 {
+		d.held.Activity.BeginWrite()
+		defer d.held.Activity.EndWrite()
+	}
+	return d.store(d.held.UntilDrained)
 }
 
 // isDue reports whether the lease is to be written now for the changes that are done.

@@ -40,7 +40,7 @@ type Dispatcher struct {
 	mu       sync.Mutex
 	engine   *delivery.Engine
 	running  bool // the goroutine of the dispatcher
-	storing  bool // the lease is written for a batch before the next one is taken
+	storing  bool // the next batch waits for a write of the lease
 	stuck    bool // a call of the handler has not returned
 	phase    phase
 	here     string // the partition, and its range, that LSNs count in; empty if the lease has no notes
@@ -80,21 +80,20 @@ func New(in *instance.Instance, held *instance.Held, store func(context.Context)
 	if held.Lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is
 		d.engine.Freeze()
 	}
-	d.saver = soon.New(max(storeGap, in.Options.CheckpointEvery), in.Work.Go, func() error {
-		return store(held.UntilDrained)
-	})
+	d.saver = soon.New(max(storeGap, in.Options.CheckpointEvery), in.Work.Go, d.save)
 	return d
 }
 
 // Deliver hands a page over, and waits until there is room for another one.
 func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
 	d.mu.Lock()
+	unsaved := d.engine.Counts().Unsaved
 	d.engine.Tell(delivery.PageRead{
 		Of: &readPage{Page: page}, Next: page.Next, Changes: len(page.Changes),
 		Meta: meta(page.Changes),
 	}, time.Now())
 	d.engine.Share(d.in.Shared.Load())
-	settled := d.isDue() // what another owner has settled
+	settled := d.engine.Counts().Unsaved > unsaved && d.isDue() // what another owner has settled
 	d.mu.Unlock()
 	if settled {
 		d.saver.Write()

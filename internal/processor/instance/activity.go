@@ -8,14 +8,17 @@ import (
 )
 
 // Activities are the present steps of the work on a lease. The worker of the lease reads while batches are in the
-// handler, so Activities keeps both. The most important step is the activity of the lease: a call of the handler,
-// otherwise the dispatcher's activity, otherwise the worker's activity. The zero value is ready.
+// handler or the position is written, so Activities keeps all of them. The most important step is the activity of the
+// lease: a call of the handler, otherwise a write of the position, otherwise the dispatcher's activity, otherwise the
+// worker's activity. The zero value is ready.
 type Activities struct {
 	mu         sync.Mutex
 	worker     step
 	dispatcher step // zero if the dispatcher is idle
 	calls      int  // batches in the handler
 	called     time.Time
+	writes     int       // of the position
+	writing    time.Time // since when
 }
 
 // step is an activity, and when it began.
@@ -56,6 +59,22 @@ func (a *Activities) EndCall() {
 	a.worker.since = time.Now()
 }
 
+// BeginWrite notes that the position is being written. EndWrite must follow.
+func (a *Activities) BeginWrite() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.writes++; a.writes == 1 {
+		a.writing = time.Now()
+	}
+}
+
+// EndWrite notes that a write of the position is over.
+func (a *Activities) EndWrite() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writes--
+}
+
 // Now returns the present activity, and since when.
 func (a *Activities) Now() (feed.Activity, time.Time) {
 	a.mu.Lock()
@@ -63,6 +82,8 @@ func (a *Activities) Now() (feed.Activity, time.Time) {
 	switch {
 	case a.calls > 0:
 		return feed.ActivityHandling, a.called
+	case a.writes > 0:
+		return feed.ActivityStoring, a.writing
 	case a.dispatcher.activity != "":
 		return a.dispatcher.activity, a.dispatcher.since
 	}

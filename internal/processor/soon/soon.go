@@ -14,10 +14,11 @@ type Writer struct {
 	write func() error
 
 	mu      sync.Mutex
-	writing bool      // by a goroutine
-	again   bool      // there is more to write than when it began
-	fresh   bool      // there was a change since
-	last    time.Time // when a write began or ended last
+	writing bool          // by a goroutine
+	again   bool          // there is more to write than when it began
+	fresh   bool          // there was a change since
+	over    chan struct{} // closed when the goroutine ends; nil before the first
+	last    time.Time     // when a write began or ended last
 }
 
 // Never is when nothing is to be written.
@@ -37,11 +38,23 @@ func (w *Writer) Write() {
 	if w.writing {
 		return
 	}
-	w.writing = true
+	over := make(chan struct{})
+	w.writing, w.over = true, over
 	w.run(func() {
+		defer close(over)
 		for w.next() && w.write() == nil {
 		}
 	})
+}
+
+// Wait waits until all that Write has asked for is written, or a write has failed.
+func (w *Writer) Wait() {
+	w.mu.Lock()
+	over := w.over
+	w.mu.Unlock()
+	if over != nil {
+		<-over
+	}
 }
 
 // next reports whether there is something to write.

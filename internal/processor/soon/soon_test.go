@@ -95,3 +95,32 @@ func TestAChangeDuringAWriteIsWrittenWhenItIsDue(t *testing.T) {
 		}
 	})
 }
+
+func TestWaitWaitsForAllWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := 0
+		w := New(time.Second, func(f func()) { go f() }, func() error {
+			time.Sleep(time.Second)
+			if writes++; writes == 3 {
+				return errors.New("over")
+			}
+			return nil
+		})
+		w.Wait() // nothing was asked for
+		begun := time.Now()
+		w.Write()
+		time.Sleep(time.Millisecond)
+		w.Write() // once more after the first
+		w.Wait()
+		if took := time.Since(begun); writes != 2 || took != 2*time.Second {
+			t.Errorf("%d writes after %v, want 2 after 2 s", writes, took)
+		}
+		for range 2 {
+			w.Write() // the first of them fails
+			w.Wait()
+		}
+		if writes != 3 {
+			t.Errorf("%d writes, want 3", writes)
+		}
+	})
+}

@@ -92,6 +92,7 @@ type tenure struct {
 	late    bool            // a handler has failed after its time: batches are smaller
 	isOther bool            // the attempts in its lease were those of a change that does not come
 	done    []int64         // LSNs of changes that were handled, in order; the store is not seen to be after them yet
+	newest  int             // how many of them are of the last batch; 0 if that has failed
 	last    string          // token after the last batch that it has passed
 	idle    []emptyRead     // after that
 }
@@ -294,10 +295,11 @@ func (t *tenure) noteReturned(c *call, ok bool) {
 			for _, change := range c.changes {
 				t.done = append(t.done, change.LSN)
 			}
+			t.newest = len(c.changes)
 		}
 	case c.redriven:
 	case cause == nil || errors.Is(cause, feed.ErrHandlerTimeout): // else it was cut short
-		t.late = t.late || cause != nil
+		t.late, t.newest = t.late || cause != nil, 0
 		for _, change := range c.changes {
 			t.calls[versionOf(change)]++
 		}
