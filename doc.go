@@ -48,7 +48,7 @@
 //
 // # Caveats
 //
-//   - At least once is not once: after a crash the last batch is redelivered. Make your handlers idempotent,
+//   - At least once is not once: after a crash the last two batches may be redelivered. Make your handlers idempotent,
 //     and test them with changefeedtest.Torture.
 //   - By default a failed batch is retried for ever, with pauses. Its lease makes no progress meanwhile, and each
 //     failure is reported. To park bad changes, set [FailurePolicy.MaxAttempts] and [FailurePolicy.DeadLetters]: then

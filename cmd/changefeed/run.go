@@ -57,8 +57,8 @@ func (o *runOptions) command() *cobra.Command {
 		Short:   "Run a program for each batch of changes",
 		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
 them. If the program exits with 0, the batch is done; otherwise the same batch comes again after a pause. A program
-must be idempotent: after a crash the last batch comes again. The environment has CHANGEFEED_LEASE, _RANGE, _INSTANCE
-and _ATTEMPT (1 at first).
+must be idempotent: after a crash the last two batches may come again. The environment has CHANGEFEED_LEASE, _RANGE,
+_INSTANCE and _ATTEMPT (1 at first).
 With --long-lived, one program handles all batches (docs/program.md). If COMMAND is a URL, each batch is a POST
 (docs/webhook.md).
 

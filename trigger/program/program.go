@@ -14,7 +14,7 @@
 //	CHANGEFEED_ATTEMPT    1 the first time, then one more each time that the batch has failed
 //
 // Any other exit code is a failure, after which the processor redelivers the batch. Write an idempotent program: after
-// a crash of the processor, the last batch is redelivered too.
+// a crash of the processor, the last two batches may be redelivered too.
 //
 // # How a program ends
 //

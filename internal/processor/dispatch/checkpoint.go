@@ -7,25 +7,55 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/soon"
 )
 
 // storeGap is how often the lease is written for changes that are done after an unfinished change.
 const storeGap = time.Second
 
-// saveIfDue has the lease written if that is urgent or due. If one batch is in hand at a time, the next batch may be
-// handled during the write, and the batch after that waits for the write: so a crash has at most two batches redelivered.
-// An urgent write ends before the next batch.
+// saver writes the lease, now or in the background.
+type saver struct {
+	*soon.Writer
+	store    func(context.Context) error
+	held     *instance.Held
+	oneByOne bool // the batches of the lease
+}
+
+func newSaver(in *instance.Instance, held *instance.Held, store func(context.Context) error) *saver {
+	s := &saver{store: store, held: held, oneByOne: in.Options.Concurrency == 1}
+	s.Writer = soon.New(max(storeGap, in.Options.CheckpointEvery), in.Work.Go, s.writeNow)
+	return s
+}
+
+// writeNow writes the lease. An error is that the work ends.
+func (s *saver) writeNow() error {
+	if s.oneByOne {
+		s.held.Activity.BeginWrite()
+		defer s.held.Activity.EndWrite()
+	}
+	return s.store(s.held.UntilDrained)
+}
+
+// saveIfDue has the lease written if that is urgent or due. If the batches are handled one by one, the next one is
+// handled during the write, and the one after that waits: so a crash has at most two batches redelivered. But an urgent
+// write, which counts a failure, ends before the next batch.
 func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Lock()
-	due, first := d.isDue() || urgent, d.storing
+	due, first := d.isDue(), d.storing
 	d.mu.Unlock()
 	switch {
 	case urgent && first:
-		d.save() // or the work ends
+		d.saver.writeNow() // or the work ends
 	case due && first:
 		d.saver.Wait()
-		d.writeIfDue()
-	case due:
+		d.mu.Lock()
+		due = d.isDue() // the write that has ended may have covered enough
+		d.mu.Unlock()
+		if due {
+			d.saver.Write()
+		}
+	case urgent || due:
 		d.saver.Write()
 	case !d.in.Options.Manual && d.in.Options.CheckpointItems == 0:
 		d.saver.Changed()
@@ -33,25 +63,6 @@ func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Lock()
 	d.storing = false
 	d.mu.Unlock()
-}
-
-// writeIfDue has the lease written in the background if that is still due.
-func (d *Dispatcher) writeIfDue() {
-	d.mu.Lock()
-	due := d.isDue()
-	d.mu.Unlock()
-	if due {
-		d.saver.Write()
-	}
-}
-
-// save writes the lease. An error is that the work ends.
-func (d *Dispatcher) save() error {
-	if d.in.Options.Concurrency == 1 {
-		d.held.Activity.BeginWrite()
-		defer d.held.Activity.EndWrite()
-	}
-	return d.store(d.held.UntilDrained)
 }
 
 // isDue reports whether the lease is to be written now for the changes that are done.

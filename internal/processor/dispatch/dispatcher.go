@@ -35,7 +35,7 @@ type Dispatcher struct {
 	news     chan struct{} // the engine may have something to do
 	space    chan struct{} // there may be room for a page
 	watching func()        // ends the watch on the breaker
-	saver    *soon.Writer  // of the lease
+	saver    *saver
 
 	mu       sync.Mutex
 	engine   *delivery.Engine
@@ -80,7 +80,7 @@ func New(in *instance.Instance, held *instance.Held, store func(context.Context)
 	if held.Lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is
 		d.engine.Freeze()
 	}
-	d.saver = soon.New(max(storeGap, in.Options.CheckpointEvery), in.Work.Go, d.save)
+	d.saver = newSaver(in, held, store)
 	return d
 }
 
