@@ -77,8 +77,8 @@ func (w *world) start(name string) {
 		if err != nil && !i.isDead() {
 			w.ledger.fail("run %s: %v", i, err)
 		}
-		endProgram()
 		i.checkReturned()
+		endProgram() // a handler that ignores its context goes on in it
 	})
 }
 
