@@ -63,6 +63,9 @@ func CheckAny(app *function.App, only ...string) error {
 
 // Run runs the functions of an app until ctx ends. If a function cannot run, all end.
 func Run(ctx context.Context, app *function.App, s Settings) (err error) {
+	if s.Exit != nil {
+		s.Exit = sync.OnceFunc(s.Exit) // each function calls it, and the program is that of all
+	}
 	instances, err := s.newInstances(app)
 	if err != nil {
 		return err
