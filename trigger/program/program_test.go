@@ -101,7 +101,7 @@ func TestALostLeaseHasATwentiethOfTheExpiration(t *testing.T) {
 
 func TestAProgramGetsItsBatch(t *testing.T) {
 	var out bytes.Buffer
-	h, _ := shell(t, `env | grep ^CHANGEFEED_ | sort; cat`)
+	h, _ := shell(t, `unset CHANGEFEED_BINARY; env | grep ^CHANGEFEED_ | sort; cat`)
 	h.opts.Stdout, h.form.Meta = &out, true
 	if err := h.Handle(t.Context(), orders()); err != nil {
 		t.Fatal(err)
