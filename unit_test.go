@@ -194,6 +194,31 @@ func TestALockIsLeftAloneWhileItsHolderMayBeAtWork(t *testing.T) {
 	})
 }
 
+// A lock that is free has no holder: who does not get it, because another instance is faster, tells of no end.
+func TestALockThatIsFreeIsNotAbandoned(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		free := feed.Record{Kind: feed.KindLock, State: feed.StateRetired, Timestamp: time.Now()}
+		if _, err := w.leases.Create(t.Context(), free); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		var taken atomic.Bool
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLock && taken.CompareAndSwap(false, true) {
+				return l, feed.ErrConflict // another instance has taken the lock
+			}
+			return w.leases.Update(ctx, l)
+		}}
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		if told := p.errs.all(); len(told) > 0 || !taken.Load() {
+			t.Errorf("told %v, taken by another instance: %v", told, taken.Load())
+		}
+		w.tiles()
+		p.stop(t)
+	})
+}
+
 // Whoever gets the lock looks at what its last holder has made: it may be all, and cut in
 // another way.
 func TestWhoGetsTheLockLooksAtWhatIsThere(t *testing.T) {

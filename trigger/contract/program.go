@@ -45,6 +45,8 @@ type program struct {
 	ctx     context.Context
 
 	mu      sync.Mutex
+	calls   sync.WaitGroup                    // of the handler, and for tokens; none begins when isOver is set
+	isOver  bool                              // Serve ends
 	cancels map[int64]context.CancelCauseFunc // of the batches in the handler
 	confirm map[int64][]chan error            // checkpoints whose outcomes are awaited, by batch
 }
@@ -60,7 +62,7 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 		confirm: map[int64][]chan error{},
 	}
 	p.lines = newWriter()
-	var writing, calls sync.WaitGroup
+	var writing sync.WaitGroup
 	writing.Go(func() { p.lines.writeLines(struct{ io.Writer }{w}, func() { cancel(ErrHostGone) }) })
 	defer writing.Wait() // the process may exit when all answers are written
 	defer p.lines.endLines()
@@ -69,19 +71,19 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 		Heartbeat: o.Heartbeat.Seconds(), Events: o.Event != nil, Tokens: o.Token != nil,
 	}), nil)
 	defer o.Unit.leave()
-	defer calls.Wait()
+	defer p.calls.Wait()
 	if o.Heartbeat > 0 {
 		writing.Go(func() { p.sendHeartbeats(o.Heartbeat) })
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- p.readMessages(bufio.NewReader(r), &calls) }() // ends with r
+	go func() { ended <- p.readMessages(bufio.NewReader(r)) }() // ends with r
 	select {
 	case err := <-ended:
-		p.cancelAll(feed.ErrStopped)
+		p.endCalls(feed.ErrStopped)
 		cancel(err)
 		return err
 	case <-ctx.Done():
-		p.cancelAll(context.Cause(ctx))
+		p.endCalls(context.Cause(ctx))
 		return context.Cause(ctx)
 	}
 }
@@ -114,7 +116,7 @@ type fromHost struct {
 }
 
 // readMessages reads the messages of the host until the connection ends.
-func (p *program) readMessages(r *bufio.Reader, calls *sync.WaitGroup) error {
+func (p *program) readMessages(r *bufio.Reader) error {
 	isStopping, isGreeted := false, false
 	for {
 		line, err := readWhole(r)
@@ -137,13 +139,13 @@ func (p *program) readMessages(r *bufio.Reader, calls *sync.WaitGroup) error {
 		switch m.Type {
 		case KindHello:
 			isGreeted = true
-			p.opts.Unit.join(p.lines, m.Can)
+			p.unlessOver(func() { p.opts.Unit.join(p.lines, m.Can) })
 		case KindStatus, KindCaughtUp:
 			p.opts.Unit.takeAnswer(&m)
 		case KindToken:
-			calls.Go(func() { p.giveToken(m.ID, m.Scope) })
+			p.beginCall(func() { p.giveToken(m.ID, m.Scope) })
 		case KindBatch:
-			if err := p.beginBatch(&m, calls); err != nil {
+			if err := p.beginBatch(&m); err != nil {
 				return err
 			}
 		case KindCancel:
@@ -168,7 +170,7 @@ func readWhole(r *bufio.Reader) ([]byte, error) {
 }
 
 // beginBatch calls the handler for a batch.
-func (p *program) beginBatch(m *fromHost, calls *sync.WaitGroup) error {
+func (p *program) beginBatch(m *fromHost) error {
 	r, err := feed.ParseRange(m.Range)
 	if err != nil {
 		return fmt.Errorf("read a batch: %w", err)
@@ -193,12 +195,12 @@ func (p *program) beginBatch(m *fromHost, calls *sync.WaitGroup) error {
 	p.mu.Lock()
 	p.cancels[m.ID] = cancel
 	p.mu.Unlock()
-	id := m.ID
-	calls.Go(func() {
+	id, n := m.ID, len(b.Changes)
+	p.beginCall(func() {
 		err := p.handler.Handle(ctx, b)
 		isCanceled := ctx.Err() != nil
 		p.cancelBatch(id, nil)
-		p.lines.sendLine(encode(answerOf(id, err, isCanceled)), nil)
+		p.lines.sendLine(encode(answerOf(id, err, isCanceled, n)), nil)
 	})
 	return nil
 }
@@ -213,17 +215,30 @@ func (p *program) cancelBatch(id int64, cause error) {
 	}
 }
 
-// cancelAll ends the context of all batches.
-func (p *program) cancelAll(cause error) {
+// unlessOver calls a function, unless Serve ends: what comes later is not taken any more.
+func (p *program) unlessOver(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.isOver {
+		f()
+	}
+}
+
+// beginCall begins a call of the user's code, for which Serve waits, unless Serve ends.
+func (p *program) beginCall(call func()) { p.unlessOver(func() { p.calls.Go(call) }) }
+
+// endCalls ends the context of all batches. No other call begins.
+func (p *program) endCalls(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isOver = true
 	for _, end := range p.cancels {
 		end(cause)
 	}
 }
 
-// answerOf returns the answer for what the handler has returned.
-func answerOf(id int64, err error, isCanceled bool) toHost {
+// answerOf returns the answer for what the handler has returned for a batch of n changes.
+func answerOf(id int64, err error, isCanceled bool, n int) toHost {
 	m := toHost{Type: KindFailed, ID: id}
 	f, isPart := errors.AsType[*feed.Failure](err)
 	switch {
@@ -237,7 +252,11 @@ func answerOf(id int64, err error, isCanceled bool) toHost {
 		m.Error, m.Poison = err.Error(), feed.IsPoison(err)
 		return m
 	}
-	m.Outage, m.After, m.Poison = f.Outage, f.After.Seconds(), feed.IsPoison(err)
+	m.Outage, m.After, m.Poison = f.Outage, min(max(0, f.After), maxAfter).Seconds(), feed.IsPoison(err)
+	if wrong := misfit(f, n); wrong != nil {
+		m.Error = fmt.Sprintf("%v (the whole batch has failed: %v)", err, wrong)
+		return m
+	}
 	if f.Err != nil {
 		m.Error = f.Err.Error()
 	}
@@ -252,4 +271,18 @@ func answerOf(id int64, err error, isCanceled bool) toHost {
 		m.Items = append(m.Items, item)
 	}
 	return m
+}
+
+// misfit says why a failure is none of a batch of n changes, which the host would take for a broken contract; nil if
+// the failure fits.
+func misfit(f *feed.Failure, n int) error {
+	if len(f.Items) == 0 && (f.Done < 0 || f.Done >= max(1, n)) {
+		return fmt.Errorf("Failure.Done is %d, want 0 to %d", f.Done, n-1)
+	}
+	for _, i := range slices.Sorted(maps.Keys(f.Items)) {
+		if i < 0 || i >= n {
+			return fmt.Errorf("Failure.Items names change %d, want 0 to %d", i, n-1)
+		}
+	}
+	return nil
 }

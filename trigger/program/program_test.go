@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/trigger/contract"
 )
 
 // shell is a program that runs a script. What it starts holds the pipe open.
@@ -82,9 +83,25 @@ func text(err error) string {
 	return err.Error()
 }
 
+// Another instance begins a tenth of the expiration after the loss of a lease, so the kill comes after half of that.
+func TestALostLeaseHasATwentiethOfTheExpiration(t *testing.T) {
+	patience := hostOptions(WorkerOptions{Grace: time.Minute, Expiration: time.Minute}).Patience
+	for cause, want := range map[contract.Cause]time.Duration{
+		contract.CauseLost: 3 * time.Second, contract.CauseTimeout: time.Minute, contract.CauseStopped: time.Minute,
+	} {
+		if got := patience(cause); got != want {
+			t.Errorf("%s has %v, want %v", cause, got, want)
+		}
+	}
+	hurried := hostOptions(WorkerOptions{Grace: time.Second, Expiration: time.Minute}).Patience
+	if got := hurried(contract.CauseLost); got != time.Second {
+		t.Errorf("a grace that is shorter is %v, want 1s", got)
+	}
+}
+
 func TestAProgramGetsItsBatch(t *testing.T) {
 	var out bytes.Buffer
-	h, _ := shell(t, `env | grep ^CHANGEFEED_ | sort; cat`)
+	h, _ := shell(t, `unset CHANGEFEED_BINARY; env | grep ^CHANGEFEED_ | sort; cat`)
 	h.opts.Stdout, h.form.Meta = &out, true
 	if err := h.Handle(t.Context(), orders()); err != nil {
 		t.Fatal(err)

@@ -199,6 +199,11 @@ func TestAnAnswerSaysWhatIsDone(t *testing.T) {
 			want: "done 2, items , outage false, after 0s: full",
 		},
 		{
+			name: "more than all", status: "200", kind: "application/json", body: `{"done":4}`,
+			want: "failed: webhook: the answer is wrong: done is 4, and the batch has 3 changes: want fewer, because one " +
+				"has failed, in {\"done\":4}",
+		},
+		{
 			name: "an index too many", status: "200", kind: "application/json", body: `{"items":[{"index":3}]}`,
 			want: "failed: webhook: the answer is wrong: index is 3: the batch has 3 changes, in " +
 				"{\"items\":[{\"index\":3}]}",

@@ -104,14 +104,12 @@ export class Connection<T> {
         this.#failure ??= this.#stopping ? undefined
           : new ChangefeedError("the processor has closed the connection", "died");
         this.cancelAll("stopped");
-        const gone = this.#failure ?? new Canceled("stopped");
-        for (const waiting of this.#confirming.values()) waiting.forEach((w) => w.reject(gone));
+        for (const waiting of this.#confirming.values()) waiting.forEach((w) => w.reject(this.#whyGone()));
         this.#confirming.clear();
         this.#isOver = true;
-        const over = this.#failure ?? new ChangefeedError("the processor has closed the connection", "died");
-        for (const waiting of this.#asking.values()) waiting.reject(over);
+        for (const waiting of this.#asking.values()) waiting.reject(this.#whyOver());
         this.#asking.clear();
-        this.#failHello(over);
+        this.#failHello(this.#whyOver());
         if (this.#failure) reject(this.#failure);
         else resolve();
       };
@@ -129,6 +127,14 @@ export class Connection<T> {
   /** Whether the connection has ended. */
   get isOver(): boolean { return this.#isOver; }
 
+  /** #whyOver is the error of a question to a connection that has ended. */
+  #whyOver(): Error {
+    return this.#failure ?? new ChangefeedError("the processor has closed the connection", "died");
+  }
+
+  /** #whyGone is the error of a checkpoint on a connection that has ended. */
+  #whyGone(): Error { return this.#failure ?? new Canceled("stopped"); }
+
   /** status asks how far behind the unit is. */
   async status(): Promise<Record<string, unknown>> { return (await this.#ask("status", 0)).status ?? {}; }
 
@@ -140,6 +146,7 @@ export class Connection<T> {
     if (!can.includes(type)) {
       throw new ChangefeedError(`the processor does not answer ${type}`, "contract", otherRelease);
     }
+    if (this.#isOver) throw this.#whyOver();
     return new Promise((resolve, reject) => {
       const id = ++this.#lastQuestion;
       this.#asking.set(id, { resolve, reject });
@@ -269,6 +276,7 @@ export class Connection<T> {
   }
 
   #confirm(id: number): Promise<void> {
+    if (this.#isOver) return Promise.reject(this.#whyGone());
     return new Promise((resolve, reject) => {
       this.#confirming.set(id, [...(this.#confirming.get(id) ?? []), { resolve, reject }]);
       this.#send({ type: "checkpoint", id });

@@ -147,6 +147,10 @@ export function answerOf<T>(
   } else if (result && (result.error !== undefined || result.done < changes.length)) {
     const error = result.error ?? new Error(`the handler has handled ${result.done} of ${changes.length} changes`);
     const answer = failedAnswer(id, error);
+    if (result.done > 0 && result.done === changes.length && undecoded.length === 0) {
+      const want = `done is ${result.done}, want 0 to ${result.done - 1} beside an error`;
+      return { ...answer, error: `${answer.error} (the whole batch has failed: ${want})` };
+    }
     if (items.length === 0 || answer.outage) {
       return result.done > 0 ? { ...answer, done: firstDone(result.done) } : answer;
     }

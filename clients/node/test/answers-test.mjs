@@ -40,6 +40,9 @@ test("without them, the answer is what the handler says", () => {
 
 test("a wrong result fails the batch and says why", () => {
   assert.match(plain({ done: 6 }).error, /done is 6/);
+  assert.deepEqual(plain({ done: 5, error: new Poison("no") }), {
+    type: "failed", id: 7, poison: true, error: "no (the whole batch has failed: done is 5, want 0 to 4 beside an error)",
+  });
   assert.match(plain({ done: -1 }).error, /done is -1/);
   assert.match(plain({ failed: [{ change: changes[0], error: "no" }] }).error, /not in the batch/);
 });

@@ -12,7 +12,7 @@ from typing import Any
 
 from support import LIMIT
 
-from changefeed import Batch, Change, Failure, Poison, Untried
+from changefeed import Batch, Change, ChangefeedError, Failure, Poison, Untried
 from changefeed._answers import failed
 from changefeed._batch import parse_time
 from changefeed._connection import Connection, Handler, is_coroutine_function
@@ -75,7 +75,13 @@ class Answers(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(await self.outcome(error), {"type": "failed", "id": 7, **want})
 
     async def test_a_failure_that_breaks_the_contract_fails_the_batch(self) -> None:
-        for error in (Failure(done=3), Failure(items={2: "x"}), Failure(after=1e9), Failure(after=float("nan"))):
+        for error in (
+            Failure(done=3),
+            Failure("x", done=2),
+            Failure(items={2: "x"}),
+            Failure(after=1e9),
+            Failure(after=float("nan")),
+        ):
             with self.subTest(error=vars(error)):
                 with self.assertLogs("changefeed", "ERROR"):
                     answer = await self.outcome(error)
@@ -174,6 +180,43 @@ class Cancels(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(wire.sent.empty())
 
 
+class Checkpoints(unittest.IsolatedAsyncioTestCase):
+    async def test_each_checkpoint_of_a_batch_has_its_answer(self) -> None:
+        refused: list[str | None] = []
+
+        async def store(batch: Batch) -> None:
+            try:
+                await batch.checkpoint()
+                refused.append(None)
+            except ChangefeedError as error:
+                refused.append(error.error)
+
+        async def handle(batch: Batch) -> None:
+            await asyncio.gather(*[store(batch) for _ in range(4)])
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}, manual=True))
+        for more in ({}, {"error": "the lease is lost"}, {}, {"error": "the lease is lost"}):
+            self.assertEqual(await wire.answer(), {"type": "checkpoint", "id": 1})
+            wire.connection.feed(line({"type": "checkpointed", "id": 1, **more}))
+        self.assertEqual(await wire.answer(), {"type": "done", "id": 1})
+        self.assertEqual(refused, [None, "the lease is lost", None, "the lease is lost"])
+
+    async def test_a_checkpoint_that_nobody_waits_for_harms_no_other(self) -> None:
+        async def handle(batch: Batch) -> None:
+            first = asyncio.create_task(batch.checkpoint())
+            await asyncio.sleep(0)  # a turn of the loop, in which it is sent
+            first.cancel()
+            await batch.checkpoint()
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}, manual=True))
+        for more in ({"error": "the lease is lost"}, {}):  # the first is for the one that was canceled
+            self.assertEqual(await wire.answer(), {"type": "checkpoint", "id": 1})
+            wire.connection.feed(line({"type": "checkpointed", "id": 1, **more}))
+        self.assertEqual(await wire.answer(), {"type": "done", "id": 1})
+
+
 class Reading(unittest.IsolatedAsyncioTestCase):
     async def received(self, data: bytes, size: int) -> list[Change]:
         changes: list[Change] = []
@@ -209,6 +252,17 @@ class Reading(unittest.IsolatedAsyncioTestCase):
             _ = changes[1].document
         self.assertEqual(changes[1].json, '{"n":' + number + "}")
 
+    async def test_a_previous_document_that_python_cannot_parse_fails_alone(self) -> None:
+        message = json.loads(batch(1, {"a": 1}, {"a": 2}))
+        message["changes"][0] |= {"op": "replace", "previous": "MARK"}
+        number = "9" * 5000
+        data = line(message).replace(b'"MARK"', number.encode())
+        changes = await self.received(data, len(data))
+        self.assertEqual([change.document for change in changes], [{"a": 1}, {"a": 2}])
+        with self.assertRaises(ValueError):
+            _ = changes[0].previous
+        self.assertEqual((changes[0].previous_json, changes[1].previous), (number, None))
+
     async def test_members_of_all_versions(self) -> None:
         message = json.loads(batch(1, {"a": 2}))
         message["changes"][0] |= {"op": "replace", "previous": {"a": 1}, "previous_lsn": 3, "expired": True}
@@ -221,6 +275,8 @@ class Reading(unittest.IsolatedAsyncioTestCase):
 
     def test_times_are_cut_to_microseconds(self) -> None:
         self.assertEqual(parse_time("2026-01-31T12:00:00.123456789Z").microsecond, 123456)
+        self.assertEqual(parse_time("2026-01-31T12:00:00.5Z").microsecond, 500_000)
+        self.assertEqual(parse_time("2026-01-31T12:00:00Z").microsecond, 0)
         self.assertEqual(parse_time("2026-01-31T12:00:00+01:00").utcoffset(), datetime.timedelta(hours=1))
         with self.assertRaises(ValueError):
             parse_time("yesterday")

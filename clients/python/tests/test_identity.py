@@ -64,7 +64,7 @@ class Webhooks(unittest.TestCase):
             "webhook-signature": "v1,b2xk v2,x v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
         }
         body = b'{"test": 2432232314}'
-        for secrets in (secret, ["AAAA", secret]):
+        for secrets in (secret, ["AAAA", secret], [secret, "AAAA"]):
             found = verify_webhook(secrets, headers, body, tolerance=math.inf)
             self.assertEqual((found.id, found.time.timestamp()), ("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330))
         with self.assertRaises(SignatureError):

@@ -56,8 +56,8 @@ def mistake(error: BaseException, changes: int) -> str | None:
     """What would break the contract in a Failure; None if nothing."""
     if not isinstance(error, Failure):
         return None
-    if not 0 <= error.done <= changes:
-        return f"Failure.done is {error.done}: the batch has {changes} changes"
+    if error.done and not 0 < error.done < changes:
+        return f"Failure.done is {error.done}: the batch has {changes} changes, of which one has failed"
     for index in error.items:
         if not (isinstance(index, int) and 0 <= index < changes):
             return f"Failure.items has the index {index!r}: the batch has {changes} changes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import inspect
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -63,7 +64,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._parts: list[bytes] = []  # of a message that is not complete
         self._in_hand: dict[int, _InHand] = {}
-        self._checkpoints: dict[int, asyncio.Future[str]] = {}
+        self._checkpoints: dict[int, list[asyncio.Future[str]]] = {}  # by batch, in the order of their answers
         self._threads: Threads | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._on_event, self._token = on_event, token
@@ -116,7 +117,7 @@ class Connection:
             self._heart.cancel()
         for one in list(self._in_hand.values()):
             self._cancel(one, cause)
-        for future in self._checkpoints.values():
+        for future in itertools.chain.from_iterable(self._checkpoints.values()):
             if not future.done():
                 future.set_result("the processor has ended")
         self._gone.set_result(None)
@@ -143,9 +144,7 @@ class Connection:
         elif kind == "stop":
             self.stopping = True
         elif kind == "checkpointed":
-            future = self._checkpoints.pop(message["id"], None)
-            if future is not None and not future.done():
-                future.set_result(message.get("error", ""))
+            self._confirmed(message["id"], message.get("error", ""))
         else:
             self._take_other(kind, message)
 
@@ -263,16 +262,22 @@ class Connection:
             one.task.cancel()  # a thread cannot be canceled: it looks at batch.cancelled
 
     async def _checkpoint(self, batch_id: int) -> None:
-        before = self._checkpoints.get(batch_id)
-        if before is not None:
-            await asyncio.shield(before)
-        future = self._checkpoints[batch_id] = self._loop.create_future()
         if self._ended:
-            future.set_result("the processor has ended")
+            raise ChangefeedError("the processor has ended")
+        future: asyncio.Future[str] = self._loop.create_future()
+        self._checkpoints.setdefault(batch_id, []).append(future)
         self._send({"type": "checkpoint", "id": batch_id})
         error = await future
         if error:
             raise ChangefeedError(error)
+
+    def _confirmed(self, batch_id: int, error: str) -> None:
+        waiting = self._checkpoints.get(batch_id, [])
+        future = waiting.pop(0) if waiting else None
+        if not waiting:
+            self._checkpoints.pop(batch_id, None)
+        if future is not None and not future.done():  # else nobody waits any more
+            future.set_result(error)
 
     def _beat(self) -> None:
         self._send({"type": "heartbeat"})

@@ -4,8 +4,10 @@ package functions
 
 import (
 	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/trigger/function"
@@ -52,6 +55,37 @@ func TestTheContainerOfAnOutputIsMade(t *testing.T) {
 	}
 	if err := opener.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A host checks an app before anything starts: what would end the app at once is a mistake then.
+func TestACheckFindsOutputsAndTheProgram(t *testing.T) {
+	const output = `"type":"cosmosDB","direction":"out","name":"copies","databaseName":"shop","containerName":`
+	for _, tt := range []struct{ output, program, want string }{
+		{output + `"orders"`, os.Args[0], ""},
+		{output + `"copies","createIfNotExists":true,"partitionKey":"/id"`, os.Args[0], ""},
+		{output + `"copies"`, os.Args[0], "function Seen: output copies is "},
+		{output + `"copies","createIfNotExists":true`, os.Args[0], "the binding has no partitionKey"},
+		{output + `"orders"`, "nowhere-handler", "find program: "},
+	} {
+		w := newWorld(t, 0)
+		w.createLeases()
+		w.write("host.json", `{"customHandler":{"description":{"defaultExecutablePath":`+quoted(tt.program)+`}}}`)
+		w.write("Seen/function.json", `{"bindings":[{"type":"cosmosDBTrigger","direction":"in","name":"docs",
+			"databaseName":"shop","containerName":"orders"},{`+tt.output+`}]}`)
+		app, err := function.ReadApp(w.dir, function.ReadOptions{Environ: os.Environ()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := slog.New(slog.DiscardHandler)
+		s := Settings{Options: changefeed.Options{Instance: "one", Drain: 10 * time.Second}, Log: log, FunctionLog: log}
+		checked := Check(t.Context(), app, s)
+		if (checked == nil) != (tt.want == "") || checked != nil && !strings.Contains(checked.Error(), tt.want) {
+			t.Errorf("%s, program %s:\ngot  %v\nwant %q", tt.output, tt.program, checked, tt.want)
+		}
+		if _, err := w.server.DB.Container("shop/copies"); err == nil {
+			t.Error("the check has made a container")
+		}
 	}
 }
 

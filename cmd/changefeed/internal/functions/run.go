@@ -63,6 +63,9 @@ func CheckAny(app *function.App, only ...string) error {
 
 // Run runs the functions of an app until ctx ends. If a function cannot run, all end.
 func Run(ctx context.Context, app *function.App, s Settings) (err error) {
+	if s.Exit != nil {
+		s.Exit = sync.OnceFunc(s.Exit) // each function calls it, and the program is that of all
+	}
 	instances, err := s.newInstances(app)
 	if err != nil {
 		return err
@@ -104,19 +107,34 @@ func Run(ctx context.Context, app *function.App, s Settings) (err error) {
 	return errors.Join(failed...)
 }
 
-// Check opens the containers of the triggers of an app and tests the rights, as [instance.Instance.Check] does.
-func Check(ctx context.Context, app *function.App, s Settings) error {
+// Check opens the containers of an app, tests the rights, as [instance.Instance.Check] does, and looks for the program.
+// It makes and starts nothing.
+func Check(ctx context.Context, app *function.App, s Settings) (err error) {
 	instances, err := s.newInstances(app)
 	if err != nil {
 		return err
 	}
+	opener := place.NewOpener(s.Account)
+	opener.Log = s.Log
+	defer func() { err = cmp.Or(err, opener.Close()) }()
 	var failures []error
 	for i, one := range instances {
-		if err := one.Check(ctx); err != nil {
+		if err := cmp.Or(one.Check(ctx), checkOutputs(ctx, opener, app, app.Functions[i])); err != nil {
 			failures = append(failures, inFunction(app.Functions[i].Name, err))
 		}
 	}
-	return errors.Join(failures...)
+	_, noProgram := function.NewHost(app, function.HostOptions{Environment: app.Environ, Log: s.FunctionLog})
+	return errors.Join(append(failures, noProgram)...)
+}
+
+// checkOutputs opens the containers that a function writes, except those that Run makes.
+func checkOutputs(ctx context.Context, opener *place.Opener, app *function.App, f function.Function) error {
+	for _, out := range f.Outputs {
+		if _, _, err := openOutput(ctx, opener, app, out); err != nil && !(isMissing(err) && out.Create) {
+			return err
+		}
+	}
+	return nil
 }
 
 // newInstances returns the instances of the functions of an app.
@@ -195,19 +213,12 @@ func openOutputs(ctx context.Context, opener *place.Opener, app *function.App, f
 ) {
 	all = map[string]function.Upserter{}
 	for _, out := range f.Outputs {
-		login, err := loginOf(app, out.Connection, out.Regions)
-		if err != nil {
-			return nil, err
-		}
-		at := login.Address("output "+out.Name, out.Database, out.Container)
-		target, err := items.Open(ctx, opener, at)
+		at, target, err := openOutput(ctx, opener, app, out)
 		if isMissing(err) && out.Create {
 			if err = makeOutput(ctx, opener, at, out); err != nil {
 				return nil, err
 			}
 			target, err = items.Open(ctx, opener, at)
-		} else if isMissing(err) {
-			err = fmt.Errorf("%w; Azure makes the container if createIfNotExists is true", err)
 		}
 		if err != nil {
 			return nil, err
@@ -215,6 +226,25 @@ func openOutputs(ctx context.Context, opener *place.Opener, app *function.App, f
 		all[out.Name] = output{target}
 	}
 	return all, nil
+}
+
+// openOutput opens the container of an output.
+func openOutput(ctx context.Context, opener *place.Opener, app *function.App, out function.Output) (
+	at place.Address, target *items.Target, err error,
+) {
+	login, err := loginOf(app, out.Connection, out.Regions)
+	if err != nil {
+		return at, nil, err
+	}
+	at = login.Address("output "+out.Name, out.Database, out.Container)
+	target, err = items.Open(ctx, opener, at)
+	switch {
+	case isMissing(err) && !out.Create:
+		err = fmt.Errorf("%w; Azure makes the container if createIfNotExists is true", err)
+	case isMissing(err) && out.PartitionKey == "":
+		err = fmt.Errorf("%s is missing, and the binding has no partitionKey: want its path, such as /city", at.Quote())
+	}
+	return at, target, err
 }
 
 // isMissing reports whether an error means that a container does not exist.
@@ -225,9 +255,6 @@ func isMissing(err error) bool {
 
 // makeOutput makes the container of an output.
 func makeOutput(ctx context.Context, opener *place.Opener, at place.Address, out function.Output) error {
-	if out.PartitionKey == "" {
-		return fmt.Errorf("%s is missing, and the binding has no partitionKey: want its path, such as /city", at.Quote())
-	}
 	_, err := opener.Make(ctx, at, place.Wanted{
 		Spec: docstore.ContainerSpec{Paths: []string{out.PartitionKey}}, Throughput: out.Throughput,
 		Given: func(string) bool { return false },

@@ -156,10 +156,13 @@ func (w *world) run(edit func(*Settings)) error {
 	if edit != nil {
 		edit(&s)
 	}
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), runLimit)
 	defer cancel()
 	return Run(ctx, app, s)
 }
+
+// runLimit is how long an app runs at most.
+const runLimit = time.Minute
 
 // copies returns the ids of the documents that the functions have written, sorted by length.
 func (w *world) copies() []string {
@@ -317,7 +320,11 @@ func TestAFunctionThatCannotRunEndsAll(t *testing.T) {
 	w := newWorld(t, 1)
 	w.writeFunction("Good", `,"createLeaseContainerIfNotExists":true,"leaseContainerName":"others"`)
 	w.writeFunction("Seen", "")
+	began := time.Now()
 	err := w.run(func(s *Settings) { s.Once = false })
+	if took := time.Since(began); took >= runLimit {
+		t.Errorf("the others have gone on for %v", took)
+	}
 	want := "function Seen: the lease container is " + w.server.URL + "/shop/leases: there is no such container"
 	if err == nil || !strings.HasPrefix(err.Error(), want) ||
 		!strings.Contains(err.Error(), "createLeaseContainerIfNotExists") {

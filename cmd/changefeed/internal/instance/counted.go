@@ -51,8 +51,8 @@ func (c *counted) Close(ctx context.Context, l feed.Lease, why feed.Reason) erro
 // Handle implements [feed.Handler].
 func (c *counted) Handle(ctx context.Context, b *feed.Batch) error {
 	c.count(b.LeaseToken, 1)
+	defer c.count(b.LeaseToken, -1)
 	err := c.handler.Handle(ctx, b)
-	c.count(b.LeaseToken, -1)
 	// Only a stop makes a batch unfinished for the report. After another failure the batch is retried, and the
 	// processor logs the failure.
 	if errors.Is(context.Cause(ctx), feed.ErrStopped) && err != nil {

@@ -42,6 +42,18 @@ func TestBatchesInHandAreCounted(t *testing.T) {
 	}
 }
 
+// The processor recovers a panic, and the batch is in nobody's hand then.
+func TestABatchThatPanicsIsNotInHand(t *testing.T) {
+	h := Counted(feed.HandlerFunc(func(context.Context, *feed.Batch) error { panic("broken") }))
+	func() {
+		defer func() { _ = recover() }()
+		_ = h.Handle(t.Context(), &feed.Batch{LeaseToken: "-FF"})
+	}()
+	if left := h.Running(); len(left) != 0 {
+		t.Errorf("in hand: %v", left)
+	}
+}
+
 // opened is a handler that refuses leases and their end.
 type opened struct{ feed.Handler }
 
