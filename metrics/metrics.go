@@ -37,12 +37,13 @@ type Options struct {
 
 // Metrics are the instruments of one unit. Its methods may be called by several goroutines.
 type Metrics struct {
-	o      Options
-	common []attribute.KeyValue
-	meter  metric.Meter
-	tracer trace.Tracer
-	events *events
-	lag    *lagGauges
+	o       Options
+	common  []attribute.KeyValue
+	meter   metric.Meter
+	tracer  trace.Tracer
+	events  *events
+	sending *sending
+	lag     *lagGauges
 }
 
 const scope = "github.com/millrace/changefeed/metrics"
@@ -68,7 +69,7 @@ func New(o Options) (*Metrics, error) {
 		m.common = append(m.common, semconv.MessagingConsumerGroupName(o.Unit))
 	}
 	maker := &maker{meter: m.meter}
-	m.events, m.lag = newEvents(maker), newLagGauges(maker)
+	m.events, m.sending, m.lag = newEvents(maker), newSending(maker), newLagGauges(maker)
 	if err := errors.Join(maker.errs...); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}

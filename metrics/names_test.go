@@ -13,6 +13,8 @@ import (
 func TestTheTableHasAllInstruments(t *testing.T) {
 	m := &maker{meter: noop.NewMeterProvider().Meter("")}
 	newEvents(m)
+	newSending(m)
+	newRelayGauges(m)
 	newLagGauges(m)
 	stateGauges(m)
 	slices.Sort(m.names)

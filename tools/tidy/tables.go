@@ -130,7 +130,7 @@ var edges = map[string][]string{
 		".", "feed", "internal/cloudevent", "internal/filelock", "outbox", "outbox/internal/calls", thirdParty,
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
-	"metrics":           {".", "feed", thirdParty},
+	"metrics":           {".", "feed", "outbox", thirdParty},
 	"trigger": {
 		"feed", "internal/changeline", "internal/child", "internal/inhand", "internal/pause", "internal/spelling",
 		"internal/suspects", "internal/webhook",
