@@ -65,11 +65,11 @@ func (c Contexts) Names() []string { return slices.Sorted(maps.Keys(c.ByName)) }
 func (c Contexts) Find(field, name string) (Context, error) {
 	found, ok := c.ByName[name]
 	if !ok {
-		want := "there is none yet: changefeed context add makes one"
+		why := "there is no context yet: changefeed context add makes one"
 		if len(c.ByName) > 0 {
-			want = "want one of " + strings.Join(c.Names(), ", ")
+			why = "there is no such context: want one of " + strings.Join(c.Names(), ", ")
 		}
-		return Context{}, usage.Missing{Err: fmt.Errorf("%s is %q: there is no such context: %s", field, name, want)}
+		return Context{}, usage.Missing{Err: fmt.Errorf("%s is %q: %s", field, name, why)}
 	}
 	found.Name = name
 	return found, nil

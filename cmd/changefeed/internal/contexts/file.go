@@ -112,7 +112,7 @@ func Change(ctx context.Context, path string, f func(*Contexts) error) (err erro
 // takeLock takes the lock of a file, and waits for another command that has the lock.
 func takeLock(ctx context.Context, path string) (io.Closer, error) {
 	for begun := time.Now(); ; {
-		lock, err := filelock.Take(path)
+		lock, err := filelock.TakeTemporary(path)
 		switch {
 		case err == nil:
 			return lock, nil
