@@ -46,19 +46,19 @@ func complete(cmd *cobra.Command) {
 		}
 	}
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
-		cmd.ValidArgsFunction = by(completer.argument)
+		cmd.ValidArgsFunction = by(completer.completeArgument)
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		// fails only for an unknown flag
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, by(func(c completer) found { return c.value(f) }))
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, by(func(c completer) found { return c.completeValue(f) }))
 	})
 }
 
-// argument completes an argument by its name in the usage line.
-func (c completer) argument() found {
+// completeArgument completes an argument by its name in the usage line.
+func (c completer) completeArgument() found {
 	names := argumentNames(c.cmd)
 	// Flags can stand for the address: --db, and --container, whose default does not count.
-	if c.flag("db") != "" || c.cmd.Flags().Changed("container") {
+	if c.flagValue("db") != "" || c.cmd.Flags().Changed("container") {
 		names = slices.DeleteFunc(names, func(name string) bool {
 			return strings.Contains(name, "ADDRESS") && !strings.Contains(name, "DIR")
 		})
@@ -73,11 +73,11 @@ func (c completer) argument() found {
 	if at >= len(names) {
 		return noNames
 	}
-	return c.named(strings.Trim(names[at], "[]."))
+	return c.completeNamed(strings.Trim(names[at], "[]."))
 }
 
-// named completes a word of which the usage line or a flag says what it is.
-func (c completer) named(what string) found {
+// completeNamed completes a word of which the usage line or a flag says what it is.
+func (c completer) completeNamed(what string) found {
 	switch what {
 	case "FILE", "FILE|-", "FILE|URL", "COMMAND", "COMMAND|URL", "ARG":
 		return found{then: cobra.ShellCompDirectiveDefault}
@@ -89,64 +89,64 @@ func (c completer) named(what string) found {
 		}
 		return found{then: cobra.ShellCompDirectiveFilterDirs}
 	case "ADDRESS":
-		return c.address()
+		return c.completeAddress()
 	case "ADDRESS|FILE":
-		if all := c.address(); place.IsAddress(c.word) {
+		if all := c.completeAddress(); place.IsAddress(c.word) {
 			return all
 		}
 		return found{then: cobra.ShellCompDirectiveDefault}
 	case "ID":
-		return c.ids()
+		return c.completeIDs()
 	}
 	return noNames
 }
 
-// value completes the value of a flag.
-func (c completer) value(f *pflag.Flag) found {
+// completeValue completes the value of a flag.
+func (c completer) completeValue(f *pflag.Flag) found {
 	if v, ok := f.Value.(interface{ Words() []string }); ok {
 		return found{v.Words(), cobra.ShellCompDirectiveNoFileComp}
 	}
 	switch f.Name {
 	case "container":
-		return c.matching("", c.containersOf(place.Store(c.flag("db"), "")))
+		return c.keepMatching("", c.containersOf(place.Store(c.flagValue("db"), "")))
 	case "name":
-		return c.matching("", unitsOf(c.cmd))
+		return c.keepMatching("", unitsOf(c.cmd))
 	}
 	placeholder, _ := manual.Placeholder(f)
-	return c.named(placeholder)
+	return c.completeNamed(placeholder)
 }
 
-// address completes the address of a container.
-func (c completer) address() found {
+// completeAddress completes the address of a container.
+func (c completer) completeAddress() found {
 	scheme, rest, ok := strings.Cut(c.word, ":")
 	switch dir, _, inStore := strings.Cut(rest, "#"); {
 	case !ok:
 		forms := []string{"docstore:", "cosmos:", "http://" + web.DefaultListen + "/"}
-		return c.starting("", append(forms, c.containersInContext()...))
+		return c.keepUnfinished("", append(forms, c.containersInContext()...))
 	case scheme == "docstore" && inStore:
-		return c.matching("docstore:"+dir+"#", c.containersOf(place.Store(dir, "")))
+		return c.keepMatching("docstore:"+dir+"#", c.containersOf(place.Store(dir, "")))
 	case scheme == "docstore":
-		return c.starting("docstore:", lookup.Stores(rest))
+		return c.keepUnfinished("docstore:", lookup.Stores(rest))
 	case scheme == "cosmos":
-		return c.matching("cosmos:", c.containersOf(place.Store("", "")))
+		return c.keepMatching("cosmos:", c.containersOf(place.Store("", "")))
 	}
 	u, err := url.Parse(c.word)
 	if err != nil || u.Host == "" || scheme != "http" && scheme != "https" || !strings.HasPrefix(u.Path, "/") {
 		return noNames
 	}
 	endpoint := u.Scheme + "://" + u.Host
-	return c.matching(endpoint+"/", c.containersOf(place.Store("", endpoint)))
+	return c.keepMatching(endpoint+"/", c.containersOf(place.Store("", endpoint)))
 }
 
-// starting is matching for names that are the beginning of a word, so no space follows.
-func (c completer) starting(before string, names []string) found {
-	all := c.matching(before, names)
+// keepUnfinished is matching for names that are the beginning of a word, so no space follows.
+func (c completer) keepUnfinished(before string, names []string) found {
+	all := c.keepMatching(before, names)
 	all.then |= cobra.ShellCompDirectiveNoSpace
 	return all
 }
 
-// matching returns the names that begin with the word, with a text before each.
-func (c completer) matching(before string, names []string) found {
+// keepMatching returns the names that begin with the word, with a text before each.
+func (c completer) keepMatching(before string, names []string) found {
 	all := noNames
 	for _, name := range names {
 		// A shell writes the names to the terminal. One with a line break would be two.
@@ -158,8 +158,8 @@ func (c completer) matching(before string, names []string) found {
 	return all
 }
 
-// flag returns the value of a flag; empty if there is none.
-func (c completer) flag(name string) string {
+// flagValue returns the value of a flag; empty if there is none.
+func (c completer) flagValue(name string) string {
 	if f := c.cmd.Flags().Lookup(name); f != nil {
 		return f.Value.String()
 	}
@@ -175,22 +175,22 @@ func (c completer) containersInContext() []string {
 	return c.containersOf(place.Store(found.Directory, found.Endpoint))
 }
 
-// settings returns the account that the command line names.
-func (c completer) settings() place.Settings {
+// accountSettings returns the account that the command line names.
+func (c completer) accountSettings() place.Settings {
 	return place.Settings{
-		Endpoint: c.flag("endpoint"), Key: c.flag("account-key"), Connection: c.flag("connection-string"),
-		CA: c.flag("ca"), Choice: choiceOf(c.cmd), NoPrograms: true,
+		Endpoint: c.flagValue("endpoint"), Key: c.flagValue("account-key"),
+		Connection: c.flagValue("connection-string"), CA: c.flagValue("ca"), Choice: choiceOf(c.cmd), NoPrograms: true,
 	}
 }
 
 // containersOf returns the names of the containers of a store or an account.
 func (c completer) containersOf(at place.Address) []string {
-	return lookup.Containers(c.cmd.Context(), c.settings(), at)
+	return lookup.Containers(c.cmd.Context(), c.accountSettings(), at)
 }
 
-// container returns the address of the container that the command line names, as far as it is written.
-func (c completer) container() (place.Address, error) {
-	flags := placeFlags{db: c.flag("db"), container: c.flag("container"), account: c.settings()}
+// findContainer returns the address of the container that the command line names, as far as it is written.
+func (c completer) findContainer() (place.Address, error) {
+	flags := placeFlags{db: c.flagValue("db"), container: c.flagValue("container"), account: c.accountSettings()}
 	args := c.args
 	if flags.db != "" || c.cmd.Flags().Changed("container") {
 		args = nil
@@ -198,33 +198,33 @@ func (c completer) container() (place.Address, error) {
 	return flags.containerAddress(c.cmd, args[:min(len(args), 1)])
 }
 
-// ids completes the id of a partition or of a dead letter.
-func (c completer) ids() found {
+// completeIDs completes the id of a partition or of a dead letter.
+func (c completer) completeIDs() found {
 	ids := []string{}
 	switch c.cmd.Name() {
 	case "split", "merge":
-		if at, err := c.container(); err == nil {
-			ids = lookup.Partitions(c.cmd.Context(), c.settings(), at)
+		if at, err := c.findContainer(); err == nil {
+			ids = lookup.Partitions(c.cmd.Context(), c.accountSettings(), at)
 		}
 	case "get", "delete": // a container has too many documents
 	default:
-		if at, err := c.letters(); err == nil {
-			ids = lookup.Letters(c.cmd.Context(), c.settings(), at, c.flag("name"))
+		if at, err := c.findLetters(); err == nil {
+			ids = lookup.Letters(c.cmd.Context(), c.accountSettings(), at, c.flagValue("name"))
 		}
 	}
 	given := func(id string) bool {
 		id, _, _ = strings.Cut(id, "\t")
 		return slices.Contains(c.args, id)
 	}
-	return c.matching("", slices.DeleteFunc(ids, given))
+	return c.keepMatching("", slices.DeleteFunc(ids, given))
 }
 
-// letters returns the place of the dead letters that the command line means.
-func (c completer) letters() (at letters.Place, err error) {
-	if c.flag("db") == "" && !c.cmd.Flags().Changed("container") && len(c.args) > 0 {
+// findLetters returns the place of the dead letters that the command line means.
+func (c completer) findLetters() (at letters.Place, err error) {
+	if c.flagValue("db") == "" && !c.cmd.Flags().Changed("container") && len(c.args) > 0 {
 		return letters.Parse(c.args[0])
 	}
-	at.Address, err = c.container()
+	at.Address, err = c.findContainer()
 	return at, err
 }
 
@@ -233,28 +233,28 @@ func unitsOf(cmd *cobra.Command) []string {
 	c := completer{cmd: cmd, args: cmd.Flags().Args()}
 	var names []string
 	// If the command line does not say where the letters or leases are, there are no names.
-	if at, err := c.leases(); err == nil {
-		names = lookup.Units(c.cmd.Context(), c.settings(), at)
+	if at, err := c.findLeases(); err == nil {
+		names = lookup.Units(c.cmd.Context(), c.accountSettings(), at)
 	}
 	if cmd.Parent().Name() == "dlq" {
-		if at, err := c.letters(); err == nil {
-			names = append(names, lookup.UnitsWithLetters(c.cmd.Context(), c.settings(), at)...)
+		if at, err := c.findLetters(); err == nil {
+			names = append(names, lookup.UnitsWithLetters(c.cmd.Context(), c.accountSettings(), at)...)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// leases returns the address of the lease container that the command line means.
-func (c completer) leases() (at place.Address, err error) {
-	switch leases, source := c.flag("leases"), c.flag("source"); {
+// findLeases returns the address of the lease container that the command line means.
+func (c completer) findLeases() (at place.Address, err error) {
+	switch leases, source := c.flagValue("leases"), c.flagValue("source"); {
 	case leases != "":
 		return place.Parse("--leases", leases)
 	case source != "" && c.cmd.Parent().Name() != "dlq":
 		at, err = place.Parse("--source", source)
 		return at.Beside(unit.DefaultContainer), err
 	}
-	at, err = c.container()
+	at, err = c.findContainer()
 	if c.cmd.Parent().Name() == "dlq" {
 		at = at.Beside(unit.DefaultContainer) // beside the letters
 	}

@@ -55,11 +55,11 @@ func (o *hostOptions) run(cmd *cobra.Command, path string) (err error) {
 	stores := place.NewOpener(place.Settings{})
 	defer func() { err = cmp.Or(err, stores.Close()) }()
 	h := newHosting(cmd, path, o.report.Form, stores)
-	units, err := h.read()
+	units, err := h.readUnits()
 	if err != nil {
 		return err
 	}
-	if err := h.check(cmd.Context(), units); err != nil {
+	if err := h.checkUnits(cmd.Context(), units); err != nil {
 		return err
 	}
 	// Without a reader, a program would end at its first write, and its batch would be redelivered for ever.
@@ -67,7 +67,7 @@ func (o *hostOptions) run(cmd *cobra.Command, path string) (err error) {
 	defer stop()
 	log := slog.New(logHandler(cmd, o.report, slog.LevelWarn))
 	running := fleet.New(log)
-	running.Exchange(ctx, h.members(units))
+	running.Exchange(ctx, h.fleetMembers(units))
 	defer h.reloadAt(ctx, hangups, running, log)()
 	if err = running.Wait(); errors.Is(context.Cause(ctx), syscall.EPIPE) && err == nil {
 		return errUnread
@@ -96,7 +96,7 @@ func (h *hosting) reloadAt(ctx context.Context, hangups <-chan os.Signal, runnin
 		for {
 			select {
 			case <-hangups:
-				h.reload(ctx, running, log)
+				h.reloadFile(ctx, running, log)
 			case <-over:
 				return
 			}
@@ -108,18 +108,18 @@ func (h *hosting) reloadAt(ctx context.Context, hangups <-chan os.Signal, runnin
 	}
 }
 
-// reload exchanges the running units for those of the file. If the file has a mistake, the units go on as they are.
-func (h *hosting) reload(ctx context.Context, running *fleet.Fleet, log *slog.Logger) {
-	units, err := h.read()
+// reloadFile exchanges the running units for those of the file. If the file has a mistake, the units go on as they are.
+func (h *hosting) reloadFile(ctx context.Context, running *fleet.Fleet, log *slog.Logger) {
+	units, err := h.readUnits()
 	if err == nil {
-		err = h.check(ctx, units)
+		err = h.checkUnits(ctx, units)
 	}
 	if err != nil {
 		log.Error("file is not taken over: the units go on as they are", "file", h.path, "error", place.Plain(err))
 		return
 	}
 	log.Info("file is taken over", "file", h.path)
-	running.Exchange(ctx, h.members(units))
+	running.Exchange(ctx, h.fleetMembers(units))
 }
 
 // validateCommand is the command validate.
@@ -178,7 +178,7 @@ func validate(cmd *cobra.Command, path string, isOffline bool, r *report.Report)
 	stores := place.NewOpener(place.Settings{})
 	defer func() { err = cmp.Or(err, stores.Close()) }()
 	h := newHosting(cmd, path, report.Text, stores)
-	units, err := h.read()
+	units, err := h.readUnits()
 	if err != nil {
 		return err
 	}

@@ -162,8 +162,8 @@ func newHosting(cmd *cobra.Command, path string, form report.Form, stores *place
 	return &hosting{cmd: cmd, path: path, form: form, stores: stores, allLeft: make(chan struct{})}
 }
 
-// read reads the file and checks its values. The error joins all mistakes.
-func (h *hosting) read() (units []*hostedUnit, err error) {
+// readUnits reads the file and checks its values. The error joins all mistakes.
+func (h *hosting) readUnits() (units []*hostedUnit, err error) {
 	inFile, err := hostfile.Read(h.path, hostKinds())
 	if err != nil {
 		return nil, err
@@ -171,9 +171,9 @@ func (h *hosting) read() (units []*hostedUnit, err error) {
 	var mistakes []error
 	places := map[string]int{}
 	for _, u := range inFile {
-		p, err := h.prepare(u)
+		p, err := h.prepareUnit(u)
 		if err != nil {
-			mistakes = append(mistakes, h.mistakes(u, err)...)
+			mistakes = append(mistakes, h.listMistakes(u, err)...)
 			continue
 		}
 		for _, at := range p.places {
@@ -183,7 +183,7 @@ func (h *hosting) read() (units []*hostedUnit, err error) {
 					text = "%s has a function with the leases of the unit of line %d: want each function once"
 				}
 				twice := fmt.Errorf(text, p.name, line)
-				mistakes = append(mistakes, h.mistake(u, usage.Error{Err: twice}))
+				mistakes = append(mistakes, h.describeMistake(u, usage.Error{Err: twice}))
 			}
 			places[at] = u.Line
 		}
@@ -192,8 +192,8 @@ func (h *hosting) read() (units []*hostedUnit, err error) {
 	return units, errors.Join(mistakes...)
 }
 
-// prepare makes the instance of a unit.
-func (h *hosting) prepare(u hostfile.Unit) (*prepared, error) {
+// prepareUnit makes the instance of a unit.
+func (h *hosting) prepareUnit(u hostfile.Unit) (*prepared, error) {
 	flags := newUnitFlags(u.Kind)
 	cmd, args, err := h.newCommand(flags, u)
 	if err != nil {
@@ -219,7 +219,7 @@ func (h *hosting) newCommand(flags unitFlags, u hostfile.Unit) (cmd *cobra.Comma
 	cmd.SetContext(h.cmd.Context())
 	cmd.SetOut(h.cmd.OutOrStdout())
 	cmd.SetErr(h.cmd.ErrOrStderr())
-	values := append([]hostfile.Value{{Name: outputFlag, Text: string(h.form)}}, h.inherited(u)...)
+	values := append([]hostfile.Value{{Name: outputFlag, Text: string(h.form)}}, h.inheritedValues(u)...)
 	if args = u.Command; u.Kind == relayHandler {
 		values = append(values, hostfile.Value{Name: "to", Text: u.Command[0]})
 		args = nil
@@ -265,8 +265,8 @@ func under(name string, cmd *cobra.Command) {
 	cmd.InheritedFlags() // merges the flags of the parent
 }
 
-// inherited returns the flags of every command as the host has them, which a unit may replace.
-func (h *hosting) inherited(u hostfile.Unit) (values []hostfile.Value) {
+// inheritedValues returns the flags of every command as the host has them, which a unit may replace.
+func (h *hosting) inheritedValues(u hostfile.Unit) (values []hostfile.Value) {
 	n, _ := h.cmd.Flags().GetCount(verboseFlag) // fails only for an unknown flag
 	for range n {
 		values = append(values, hostfile.Value{Name: verboseFlag, Text: "+1"})
@@ -280,20 +280,21 @@ func (h *hosting) inherited(u hostfile.Unit) (values []hostfile.Value) {
 // flagInText is a flag in the text of an error. In a file it is a key without dashes.
 var flagInText = regexp.MustCompile(`--([a-z]+(-[a-z]+)*)\b`)
 
-// mistakes returns the errors of a unit, each with its place in the file.
-func (h *hosting) mistakes(u hostfile.Unit, err error) (all []error) {
+// listMistakes returns the errors of a unit, each with its place in the file.
+func (h *hosting) listMistakes(u hostfile.Unit, err error) (all []error) {
 	wrong, ok := errors.AsType[wrongValues](err)
 	if !ok {
-		return []error{h.mistake(u, err)}
+		return []error{h.describeMistake(u, err)}
 	}
 	for _, one := range wrong {
-		all = append(all, h.mistake(u, one))
+		all = append(all, h.describeMistake(u, one))
 	}
 	return all
 }
 
-// mistake returns an error of a unit with its place in the file: the line of the option that the error names first.
-func (h *hosting) mistake(u hostfile.Unit, err error) error {
+// describeMistake returns an error of a unit with its place in the file: the line of the option that the error names
+// first.
+func (h *hosting) describeMistake(u hostfile.Unit, err error) error {
 	line := u.Line
 	text := terminal.WithoutSecrets(place.Plain(err))
 	for _, found := range flagInText.FindAllStringSubmatch(text, -1) {
@@ -324,8 +325,8 @@ func (h *hosting) mistake(u hostfile.Unit, err error) error {
 	return &hostfile.Mistake{File: h.path, Line: line, Text: text, Err: err}
 }
 
-// check opens the containers of all units and tests the rights. The error joins those of all units.
-func (h *hosting) check(ctx context.Context, units []*hostedUnit) error {
+// checkUnits opens the containers of all units and tests the rights. The error joins those of all units.
+func (h *hosting) checkUnits(ctx context.Context, units []*hostedUnit) error {
 	var failures []error
 	for _, u := range units {
 		if err := h.checkUnit(ctx, u); err != nil {
@@ -338,14 +339,14 @@ func (h *hosting) check(ctx context.Context, units []*hostedUnit) error {
 // checkUnit opens the containers of a unit and tests the rights.
 func (h *hosting) checkUnit(ctx context.Context, u *hostedUnit) error {
 	if err := u.prepared.check(ctx); err != nil {
-		return h.mistake(u.Unit, err)
+		return h.describeMistake(u.Unit, err)
 	}
 	return nil
 }
 
-// members returns the units for the fleet. Each run of a unit prepares it anew, because an instance runs once. An app
-// makes its instances when it runs, from the files that were read: these may be changing.
-func (h *hosting) members(units []*hostedUnit) (members []fleet.Member) {
+// fleetMembers returns the units for the fleet. Each run of a unit prepares it anew, because an instance runs once. An
+// app makes its instances when it runs, from the files that were read: these may be changing.
+func (h *hosting) fleetMembers(units []*hostedUnit) (members []fleet.Member) {
 	for _, u := range units {
 		members = append(members, fleet.Member{
 			Name: u.name, Identity: u.identity(), Once: u.prepared.once,
@@ -353,14 +354,14 @@ func (h *hosting) members(units []*hostedUnit) (members []fleet.Member) {
 				p := u.prepared
 				if p.one != nil {
 					var err error
-					if p, err = h.prepare(u.Unit); err != nil {
+					if p, err = h.prepareUnit(u.Unit); err != nil {
 						return err
 					}
 				}
 				h.count(1)
 				defer h.count(-1)
 				if err := p.run(ctx); err != nil {
-					return h.mistake(u.Unit, err)
+					return h.describeMistake(u.Unit, err)
 				}
 				return nil
 			},

@@ -99,7 +99,7 @@ func pageFile(t *testing.T) string {
 // readHost returns the units of a file.
 func readHost(t *testing.T, text string) ([]*hostedUnit, error) {
 	t.Helper()
-	return hostOf(t, text).read()
+	return hostOf(t, text).readUnits()
 }
 
 // hostOf returns the host of a file, with flags.
@@ -145,11 +145,11 @@ func TestUnitsHaveTheFlagsOfTheirHost(t *testing.T) {
 func TestAUnitThatHasEndedDoesNotRun(t *testing.T) {
 	h := hostOf(t, fmt.Sprintf("units: [{name: a, source: %q, program: [cat], once: true, create-leases: true}]",
 		importOrders(t)))
-	units, err := h.read()
+	units, err := h.readUnits()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.members(units)[0].Run(t.Context()); err != nil {
+	if err := h.fleetMembers(units)[0].Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if h.running != 0 {
@@ -319,20 +319,20 @@ func TestAMistakeKeepsRecommendedCommands(t *testing.T) {
 	u := hostfile.Unit{Line: 3, Values: []hostfile.Value{
 		{Name: "name", Text: "a", Line: 3}, {Name: "from", Text: "now", Line: 5},
 	}}
-	err := h.mistake(u, errorText("--from is now: leave --from out, or changefeed leases reset --name a --to START"))
+	err := h.describeMistake(u, errorText("--from is now: leave --from out, or changefeed leases reset --name a --to START"))
 	want := "h.yaml:5: unit a: from is now: leave from out, or changefeed leases reset --name a --to START"
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	u.Values = append(u.Values, hostfile.Value{Name: "drain", Text: "1s", Line: 6})
 	want = "h.yaml:5: unit a: from is now: want none beside drain"
-	if got := h.mistake(u, errorText("--from is now: want none beside --drain")).Error(); got != want {
+	if got := h.describeMistake(u, errorText("--from is now: want none beside --drain")).Error(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := h.mistake(u, errorText("connect to nats://u:geheim@h")).Error(); strings.Contains(got, "geheim") {
+	if got := h.describeMistake(u, errorText("connect to nats://u:geheim@h")).Error(); strings.Contains(got, "geheim") {
 		t.Errorf("got %s", got)
 	}
-	if got := h.mistake(u, errorText("--to is x: want y")).Error(); got != "h.yaml:3: unit a: relay is x: want y" {
+	if got := h.describeMistake(u, errorText("--to is x: want y")).Error(); got != "h.yaml:3: unit a: relay is x: want y" {
 		t.Errorf("got %s", got)
 	}
 }

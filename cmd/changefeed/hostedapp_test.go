@@ -79,11 +79,11 @@ func TestAnAppThatStartsAgainHasTheFilesThatWereTakenOver(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "app")
 	writeApp(t, dir, server.ConnectionString(), "orders")
 	h := hostOf(t, fmt.Sprintf("units: [{functions: %q, once: true}]", dir))
-	units, err := h.read()
+	units, err := h.readUnits()
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := h.members(units)[0]
+	app := h.fleetMembers(units)[0]
 	writeAppFile(t, filepath.Join(dir, "Seen/function.json"), `{"bindings":[`)
 	for range 2 {
 		if err := app.Run(t.Context()); err != nil || !app.Once {
