@@ -332,7 +332,8 @@ func TestAMistakeKeepsRecommendedCommands(t *testing.T) {
 	if got := h.describeMistake(u, errorText("connect to nats://u:geheim@h")).Error(); strings.Contains(got, "geheim") {
 		t.Errorf("got %s", got)
 	}
-	if got := h.describeMistake(u, errorText("--to is x: want y")).Error(); got != "h.yaml:3: unit a: relay is x: want y" {
+	got := h.describeMistake(u, errorText("--to is x: want y")).Error()
+	if got != "h.yaml:3: unit a: relay is x: want y" {
 		t.Errorf("got %s", got)
 	}
 }
