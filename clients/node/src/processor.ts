@@ -187,7 +187,7 @@ export class Processor<T> implements AsyncDisposable {
       if (said.kind === "error") failure = said;
       else if (said.kind === "notice") this.#hear({ ...said, level: "INFO", msg: String(said.text) });
       else this.#hear({ level: "ERROR", msg: "", ...said });
-      last = line;
+      if (said.msg === line) last = line; // no line of the log: it is of a panic, or of the system
     });
     const connection = new Connection<T>(child.stdout, child.stdin, {
       handler, decode, batches, heartbeatMs: this.#options.heartbeatMs ?? 5000,
