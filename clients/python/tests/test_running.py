@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from support import LIMIT, WithServer, documents, environment
 
-from changefeed import Batch, BinaryNotFound, ChangefeedError, Event, Processor, _binary, _options
+from changefeed import Batch, BinaryNotFound, ChangefeedError, Event, Processor, _binary, _child, _options
 
 APP = """
 import asyncio, logging, sys
@@ -109,6 +109,11 @@ class Signals(WithServer):
         finally:
             end.set()
             await asyncio.gather(waiting, return_exceptions=True)
+
+    def test_a_processor_that_is_canceled_at_its_start_is_silent(self) -> None:
+        with tempfile.TemporaryFile() as pipe:
+            pipe.close()
+            _child._enlarge(asyncio.BaseTransport({"pipe": pipe}))  # as in the callback of a child that has been killed
 
 
 class Events(WithServer):
