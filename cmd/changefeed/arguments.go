@@ -87,16 +87,14 @@ func usageWithAddress(cmd *cobra.Command) string {
 // checkNotEmpty refuses a flag given as empty, as by a variable that is not set: without the flag, the command
 // would use another store, key or condition than its user wants. --context= is no context.
 func checkNotEmpty(cmd *cobra.Command, f *pflag.Flag) error {
-	text := f.Value.String()
-	switch f.Value.Type() {
-	case "string":
-	case "stringSlice", "stringArray":
-		text = strings.Trim(text, "[]")
-	default: // the type refuses a wrong text itself
+	isEmpty := f.Value.String() == ""
+	if several, ok := f.Value.(pflag.SliceValue); ok {
+		isEmpty = len(several.GetSlice()) == 0 || slices.Contains(several.GetSlice(), "")
+	} else if f.Value.Type() != "string" { // the type refuses a wrong text itself
 		return nil
 	}
 	// serve has refuseEmpty. Without --ca a connection is refused rather than insecure.
-	if text != "" || f.Name == contextFlag || f.Name == "ca" || cmd.Name() == "serve" {
+	if !isEmpty || f.Name == contextFlag || f.Name == "ca" || cmd.Name() == "serve" {
 		return nil
 	}
 	return usage.Error{Err: fmt.Errorf("--%s is empty: want %s, or leave --%[1]s out", f.Name, wantedOf(cmd, f))}

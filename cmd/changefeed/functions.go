@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -136,28 +137,36 @@ func filesOf(app *function.App) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(plans, "%q", app.Environ)))
 }
 
-// mistakesOf returns the mistakes of an app, which are lines of one text, as mistakes of a unit.
+// mistakesOf returns the mistakes of an app, which are joined in one error, as mistakes of a unit.
 func mistakesOf(err error) (all wrongValues) {
-	lines := strings.Split(err.Error(), "\n")
-	if len(lines) == 1 {
-		return wrongValues{err}
+	mistakes := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		mistakes = joined.Unwrap()
 	}
-	for _, line := range lines {
-		all = append(all, errors.New(line))
+	for _, one := range mistakes {
+		all = append(all, mistakeOfApp(one))
 	}
 	return all
+}
+
+// mistakeOfApp returns an error of the flags or the files of an app with its exit code.
+func mistakeOfApp(err error) error {
+	if errors.Is(err, function.ErrNoFunction) {
+		return usage.Missing{Err: fmt.Errorf("--function: %w", err)}
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(usage.Error)) {
+		return err
+	}
+	return usage.Error{Err: err}
 }
 
 // explainMistakes writes the mistakes of an app, each on a line of its own.
 func (o *functionsOptions) explainMistakes(dir string, err error) error {
 	mistakes := mistakesOf(err)
-	switch {
-	case len(mistakes) == 1 && errors.Is(err, function.ErrNoFunction):
-		return usage.Missing{Err: fmt.Errorf("--function: %w", err)}
-	case len(mistakes) == 1:
-		return err
-	}
 	for _, mistake := range mistakes {
+		if len(mistakes) == 1 {
+			return mistake
+		}
 		o.report.Warn("%v", mistake)
 	}
 	return usage.Error{Err: fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))}

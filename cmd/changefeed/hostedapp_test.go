@@ -157,3 +157,31 @@ func TestAMistakeInAnAppNamesItsKey(t *testing.T) {
 		}
 	}
 }
+
+// A host ends for the files of an app as functions does: with 2 if they are wrong, with 3 if something does not exist.
+func TestMistakesInAnAppHaveTheirExitCodes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "app")
+	writeApp(t, dir, nowhere, "orders")
+	wrong := func(file string, settings string) {
+		writeAppFile(t, filepath.Join(dir, file, "function.json"), `{"bindings":[{"type":"cosmosDBTrigger","name":"docs",
+			"direction":"in","connection":"Shop","databaseName":"shop","containerName":"orders",`+settings+`}]}`)
+	}
+	wrong("One", `"leaseContainerPrefix":"one","feedPolDelay":5`)
+	wrong("Two", `"leaseContainerPrefix":"two","feedPolDelay":5,"maxItemPerInvocation":5`)
+	for names, want := range map[string]int{
+		"Nope": exitMissing, "[Seen, Nope]": exitMissing, `[Seen, ""]`: exitUsage,
+		"One": exitUsage, "[Seen, Two]": exitUsage, "[One, Two]": exitUsage,
+	} {
+		_, err := readHost(t, fmt.Sprintf("units: [{functions: %s, function: %s}]", dir, names))
+		if code := exitCode(t.Context(), err, true); code != want {
+			t.Errorf("host, function: %s ends with %d, want %d: %v", names, code, want, err)
+		}
+		args := []string{"functions", dir, "--check"}
+		for _, name := range strings.Split(strings.Trim(names, "[]"), ", ") {
+			args = append(args, "--function", strings.Trim(name, `"`))
+		}
+		if _, _, err := call(t, args...); exitCode(t.Context(), err, true) != want {
+			t.Errorf("%q: %v, want code %d", args, err, want)
+		}
+	}
+}

@@ -10,7 +10,9 @@ exec 5< <(exec jq --unbuffered -r 'def lag: if . == null then "null" else "\(.)"
 			"failed \({done: $i, error, outage: (.do == "outage"), after: (.seconds // 0)} | tojson)"
 		elif .do | IN("fail all", "poison all") then "failed \({error, poison: (.do == "poison all")} | tojson)"
 		elif .do == "print" then "print \(.error | tojson)"
-		else "\(.do) \(.seconds // .code // .n // 0) \(.key | @uri)" end), "end"
+		elif .do | IN("sleep", "exit", "wait", "count", "checkpoint", "status", "caughtup") then
+			"\(.do) \(.seconds // .code // .n // 0) key:\(.key | @uri)"
+		else empty end), "end"
 	elif .type == "hello" then "hello \(.can // [] | join(","))"
 	elif .status then
 		"answer \(.status | ["pending \(.pending | lag)", (.leases[] | "\(.lease) \(.lag | lag)")] | join("; ") | tojson)"
@@ -46,6 +48,6 @@ echo '{"type":"hello","version":1,"batches":1,"client":"bash"}' >&4
 hear "hello *" && can=$text
 while hear "batch *|error *"; [[ $kind == batch ]]; do
 	batch=$text lines= items=
-	while read -r line <&5 && [[ $line != end ]]; do lines+=$line$'\n'; done
+	while read -r line <&5 || exit 1; [[ $line != end ]]; do lines+=$line$'\n'; done # half a batch has no answer
 	obey
 done

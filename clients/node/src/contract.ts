@@ -270,7 +270,8 @@ export class Connection<T> {
       return answerOf(raw.id, result, changes, undecoded, places);
     } catch (error) {
       if (signal.aborted) return { type: "released", id: raw.id };
-      if (raw.attempt === 1 && !isOnPurpose(error)) this.#settings.onThrown?.(error);
+      // Later, because it calls a function of the user: if that throws, the batch has its answer all the same.
+      if (raw.attempt === 1 && !isOnPurpose(error)) queueMicrotask(() => this.#settings.onThrown?.(error));
       return failedAnswer(raw.id, error);
     }
   }

@@ -1,8 +1,28 @@
 import type { Change } from "./batch.js";
 
-/** messageOf returns the text of whatever was thrown. */
+// The processor keeps no more of the text of an error, and refuses a message of more than 16 MB.
+const mostText = 8 << 10;
+const mostTexts = 2 << 20; // of all items: a character has up to 6 bytes
+const mostAfter = 24 * 3600; // seconds
+
+/** messageOf returns the text of whatever was thrown. It never throws, whatever that was. */
 export function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
+  try {
+    const text: unknown = thrown instanceof Error ? thrown.message : thrown;
+    return String(text).slice(0, mostText);
+  } catch {
+    return "an error whose text cannot be read";
+  }
+}
+
+/** nameOf returns the class of an error; empty for Error itself, and for what is no error. */
+function nameOf(thrown: unknown): string {
+  try {
+    const name: unknown = thrown instanceof Error ? thrown.name : "";
+    return typeof name === "string" && name !== "Error" ? name.slice(0, mostText) : "";
+  } catch {
+    return "";
+  }
 }
 
 /** isOnPurpose says whether a handler throws an error to answer a batch, and not because of a mistake. */
@@ -12,9 +32,7 @@ export function isOnPurpose(thrown: unknown): boolean {
 
 /** causeOf returns the text of an error of a handler, with its class: "x is undefined" alone does not say enough. */
 export function causeOf(thrown: unknown): string {
-  const text = messageOf(thrown);
-  const isNamed = thrown instanceof Error && thrown.name !== "Error" && !isOnPurpose(thrown);
-  return isNamed ? [thrown.name, text].filter(Boolean).join(": ") : text;
+  return [isOnPurpose(thrown) ? "" : nameOf(thrown), messageOf(thrown)].filter(Boolean).join(": ");
 }
 
 /** Poison says that a retry cannot help. Throw it for the whole batch, or name it in the result for a change. */
@@ -109,7 +127,8 @@ export function failedAnswer(id: number, error: unknown): Answer {
   if (error instanceof Canceled) answer.outage = true; // given up, and not failed
   if (error instanceof Outage) {
     answer.outage = true;
-    if (error.afterMs !== undefined) answer.after = error.afterMs / 1000;
+    const after = Number(error.afterMs) / 1000;
+    if (after >= 0) answer.after = Math.min(after, mostAfter);
   }
   return answer;
 }
@@ -137,9 +156,12 @@ export function answerOf<T>(
   const items = undecoded.map(({ index, error }): Item => ({ ...itemOf(index, error), poison: true }));
   const place = (i: number) => places?.[i] ?? i;
   if (result && "failed" in result) {
+    const named = new Set<Change<T>>();
     for (const { change, error, untried } of result.failed) {
       const i = changes.indexOf(change);
       if (i < 0) return failedAnswer(id, new Error("the handler has named a failed change that is not in the batch"));
+      if (named.has(change)) continue; // named twice, it has failed once
+      named.add(change);
       items.push(untried ? { index: place(i), untried: true } : itemOf(place(i), error));
     }
   } else if (result && !(Number.isInteger(result.done) && result.done >= 0 && result.done <= changes.length)) {
@@ -159,6 +181,8 @@ export function answerOf<T>(
     }
   }
   if (items.length === 0) return { type: "done", id };
+  const most = Math.floor(mostTexts / items.length);
+  for (const item of items) if (item.error) item.error = item.error.slice(0, most);
   return { type: "failed", id, items: items.sort((a, b) => a.index - b.index) };
 
   /** firstDone is how many changes of the batch are handled: those before the first that could not be decoded. */

@@ -187,7 +187,7 @@ export class Processor<T> implements AsyncDisposable {
       if (said.kind === "error") failure = said;
       else if (said.kind === "notice") this.#hear({ ...said, level: "INFO", msg: String(said.text) });
       else this.#hear({ level: "ERROR", msg: "", ...said });
-      last = line;
+      if (said.msg === line) last = line; // no line of the log: it is of a panic, or of the system
     });
     const connection = new Connection<T>(child.stdout, child.stdin, {
       handler, decode, batches, heartbeatMs: this.#options.heartbeatMs ?? 5000,
@@ -199,7 +199,7 @@ export class Processor<T> implements AsyncDisposable {
         callEvents(this.#options.on, event);
       },
       onThrown: (thrown) => {
-        const stack = thrown instanceof Error && thrown.stack ? thrown.stack : String(thrown);
+        const stack = stackOf(thrown) ?? messageOf(thrown);
         this.#hear({ level: "WARN", msg: "the handler has failed", stack });
       },
       token: isCredential(auth) ? (scope) => tokenOf(auth, scope) : undefined,
@@ -231,6 +231,15 @@ export class Processor<T> implements AsyncDisposable {
     const { on } = this.#options;
     if (on?.log) on.log(entry);
     else if (entry.level !== "INFO" && entry.level !== "DEBUG") console.warn(`changefeed: ${describe(entry)}`);
+  }
+}
+
+/** stackOf returns the stack of an error, if it has one. */
+function stackOf(thrown: unknown): string | undefined {
+  try {
+    return thrown instanceof Error && thrown.stack ? thrown.stack : undefined;
+  } catch {
+    return undefined;
   }
 }
 

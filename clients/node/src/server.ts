@@ -166,7 +166,7 @@ export class TestServer implements AsyncDisposable {
     const answer = await fetch(new URL("_faults", this.endpoint), {
       method, headers: { authorization: `Bearer ${this.key}` }, ...(fault ? { body: JSON.stringify(fault) } : {}),
     });
-    if (!answer.ok) throw new ChangefeedError(`order a fault: ${await answer.text()}`, "usage");
+    if (!answer.ok) throw new ChangefeedError(`order a fault: ${(await answer.text()).trim()}`, "usage");
   }
 
   async #address(container: string | ContainerLike | FreshContainer): Promise<string> {
@@ -196,7 +196,7 @@ async function launch(binary: string, args: string[], log: ((line: string) => vo
   readLines(child.stderr, (line) => {
     const said = parseSaid(line);
     if (said.kind === "error") failure = said;
-    last = line;
+    if (said.msg === line) last = line; // no line of the log
     log?.(line);
   });
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));

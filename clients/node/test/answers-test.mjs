@@ -55,3 +55,37 @@ test("what is thrown is an answer", () => {
   assert.equal(failedAnswer(7, new TypeError("x is undefined")).error, "TypeError: x is undefined");
   assert.equal(failedAnswer(7, new RangeError("")).error, "RangeError");
 });
+
+test("whatever is thrown, the answer keeps the contract", () => {
+  const odd = [
+    Object.create(null), { toString() { throw new Error("no"); } }, Object.assign(new Error("x"), { message: { code: 5 } }),
+    Object.assign(new Error("x"), { name: Symbol("s") }), Symbol("s"), undefined, null, 5n,
+    Object.defineProperty(new Error("x"), "message", { get() { throw new Error("no"); } }),
+    Object.defineProperty(new Error("x"), "name", { get() { throw new Error("no"); } }),
+  ];
+  for (const thrown of odd) {
+    const { error } = failedAnswer(7, thrown);
+    assert.equal(typeof error, "string");
+    assert.notEqual(error, "");
+    assert.deepEqual(plain({ failed: [{ change: all.changes[0], error: thrown }] }).items, [{ index: 0, error }]);
+    assert.equal(failedAnswer(7, new Poison(thrown)).poison, true);
+  }
+  for (const [afterMs, after] of [[-1, undefined], [NaN, undefined], [1e300, 86400], [undefined, undefined], [0, 0]]) {
+    assert.equal(failedAnswer(7, new Outage("away", afterMs)).after, after);
+  }
+});
+
+test("no answer is longer than the processor reads", () => {
+  assert.equal(failedAnswer(7, new Error("x".repeat(17e6))).error.length, 8192);
+  const many = decodeChanges(Array.from({ length: 20_000 }, (_, i) => ({ ...raw[0], lsn: i })), undefined);
+  const failed = many.changes.map((change) => ({ change, error: "\u0000".repeat(9000) }));
+  const answered = answerOf(7, { failed }, many.changes, [], undefined);
+  assert.equal(answered.items.length, 20_000);
+  assert.ok(JSON.stringify(answered).length < 16 << 20);
+});
+
+test("a change that is named twice has failed once", () => {
+  const [change] = all.changes;
+  const failed = [{ change, error: "first" }, { change, error: "second" }];
+  assert.deepEqual(plain({ failed }).items, [{ index: 0, error: "first" }]);
+});

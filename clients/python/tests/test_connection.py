@@ -8,12 +8,12 @@ import json
 import threading
 import unittest
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from support import LIMIT
 
 from changefeed import Batch, Change, ChangefeedError, Failure, Poison, Untried
-from changefeed._answers import failed
+from changefeed._answers import encode, failed
 from changefeed._batch import parse_time
 from changefeed._connection import Connection, Handler, is_coroutine_function
 
@@ -75,18 +75,43 @@ class Answers(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(await self.outcome(error), {"type": "failed", "id": 7, **want})
 
     async def test_a_failure_that_breaks_the_contract_fails_the_batch(self) -> None:
+        wrong_type: Any = Failure("x", done=1)
+        wrong_type.after = "5s"
         for error in (
             Failure(done=3),
             Failure("x", done=2),
             Failure(items={2: "x"}),
             Failure(after=1e9),
             Failure(after=float("nan")),
+            Failure(done=cast(int, 1.0)),
+            Failure(done=cast(int, "1")),
+            Failure(done=True),
+            Failure(items={True: "x"}),
+            wrong_type,
         ):
             with self.subTest(error=vars(error)):
                 with self.assertLogs("changefeed", "ERROR"):
                     answer = await self.outcome(error)
                 self.assertEqual(set(answer), {"type", "id", "error"})
                 self.assertIn("Failure.", answer["error"])
+
+    async def test_whatever_is_raised_has_an_answer(self) -> None:
+        class Textless(Exception):
+            def __str__(self) -> str:
+                raise ValueError
+
+        class Base(BaseException):
+            pass
+
+        for error in (Textless(), Base("x"), Failure(items={0: Textless()}), Poison(Textless())):
+            with self.subTest(error=type(error)), self.assertLogs("changefeed", "DEBUG"):
+                answer = await self.outcome(error)
+                self.assertEqual(answer["type"], "failed")
+                self.assertNotEqual(answer.get("error", "items"), "")
+
+    async def test_no_answer_is_longer_than_the_processor_reads(self) -> None:
+        items: dict[int, BaseException | str] = dict.fromkeys(range(20_000), "\0" * 9000)
+        self.assertLess(len(encode(failed(7, Failure(items=items)))), 16 << 20)
 
     async def test_the_first_attempt_has_its_traceback_in_the_log(self) -> None:
         for error, attempt, level in (

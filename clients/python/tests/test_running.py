@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from collections.abc import Iterator
 
 from support import LIMIT, WithServer, documents, environment
 
-from changefeed import Batch, BinaryNotFound, ChangefeedError, Event, Processor, _binary, _options
+from changefeed import Batch, BinaryNotFound, ChangefeedError, Event, Processor, _binary, _child, _options
 
 APP = """
 import asyncio, logging, sys
@@ -82,6 +83,37 @@ class Signals(WithServer):
             self.assertLess(time.monotonic() - begun, 9)  # and not --drain, 10 s
             status = await self.account.status(orders, "mailer")
             self.assertEqual((status.pending, status.instances), (1, 0))
+
+    async def test_a_second_signal_ends_the_wait_for_a_handler_that_hangs(self) -> None:
+        orders = await self.account.fresh_container()
+        await self.account.put(orders, *documents(1))
+        begun, end = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def hang(batch: Batch) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            end.wait(LIMIT)
+
+        p = Processor(orders, name="m", handler=hang, create_leases=True, drain=0.1)
+        await p.start()
+        await asyncio.wait_for(begun.wait(), LIMIT)
+        p._ask_to_stop()  # the first signal
+        waiting = asyncio.create_task(p.wait())
+        try:
+            await asyncio.wait_for(asyncio.shield(p._started().over), LIMIT)
+            done, _ = await asyncio.wait([waiting], timeout=0)
+            self.assertFalse(done)
+            p._hurry()  # the second one
+            done, _ = await asyncio.wait([waiting], timeout=LIMIT / 4)
+            self.assertTrue(done)
+        finally:
+            end.set()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    def test_a_processor_that_is_canceled_at_its_start_is_silent(self) -> None:
+        with tempfile.TemporaryFile() as pipe:
+            pipe.close()
+            _child._enlarge(asyncio.BaseTransport({"pipe": pipe}))  # as in the callback of a child that has been killed
 
 
 class Events(WithServer):

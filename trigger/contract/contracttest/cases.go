@@ -105,6 +105,9 @@ var batchCases = []testCase{
 		r.stop()
 		return wantDone(<-outcome)
 	}},
+	{name: "ends when the processor has died", settings: dies, run: func(ctx context.Context, r *run) error {
+		return wantDone(r.handle(ctx, `{}`)) // and the end of the pipe follows, without a stop
+	}},
 	{name: "beats while its handler works, if it has announced heartbeats", run: func(ctx context.Context, r *run) error {
 		if err := wantDone(r.handle(ctx, `{"do":"sleep","seconds":4}`)); err != nil {
 			return err
@@ -343,6 +346,21 @@ func (p inPieces) Write(text []byte) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// dies keeps the stop back, so the pipe ends without one, as that of a processor that is killed.
+func dies(o *program.WorkerOptions) {
+	o.Wire = func(to io.WriteCloser) io.WriteCloser { return withoutStop{to} }
+}
+
+type withoutStop struct{ io.WriteCloser }
+
+// Write writes a message that is no stop.
+func (w withoutStop) Write(text []byte) (int, error) {
+	if bytes.HasPrefix(text, []byte(`{"type":"stop"`)) {
+		return len(text), nil
+	}
+	return w.WriteCloser.Write(text)
 }
 
 // withMore adds members that a later version may have.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,6 +86,13 @@ func serve(kind string) error {
 		fmt.Fprintln(out, "listening")
 	case "never ends":
 		defer time.Sleep(time.Minute)
+	case "waits for the stop":
+		defer func() {
+			if !stopped.Load() {
+				time.Sleep(time.Minute)
+			}
+		}()
+		return contract.Serve(context.Background(), stopReader{in}, out, handler, options)
 	case "is deaf":
 		handler = handlerFunc(func(_ context.Context, b *feed.Batch) error {
 			return steered().Handle(context.Background(), b)
@@ -117,6 +125,20 @@ func serve(kind string) error {
 
 type handlerFunc = feed.HandlerFunc
 
+// stopped says that a stopReader has read a stop.
+var stopped atomic.Bool
+
+type stopReader struct{ io.Reader }
+
+// Read looks for a stop.
+func (s stopReader) Read(text []byte) (int, error) {
+	n, err := s.Reader.Read(text)
+	if bytes.Contains(text[:n], []byte(`{"type":"stop"`)) {
+		stopped.Store(true)
+	}
+	return n, err
+}
+
 // announcing announces heartbeats that do not come.
 type announcing struct{ to io.Writer }
 
@@ -135,7 +157,10 @@ func TestTheSuiteFindsDefects(t *testing.T) {
 		"says no hello":      {"handles a batch of one change": "not within 2s"},
 		"prints to the pipe": {"handles a batch of one change": "want a JSON object on a line"},
 		"never ends":         {"handles a batch of one change": "goes on for"},
-		"is deaf":            {"gives a batch up when its lease is lost": "when it was killed"},
+		"waits for the stop": {
+			"handles a batch of one change": "", "ends when the processor has died": "goes on for",
+		},
+		"is deaf": {"gives a batch up when its lease is lost": "when it was killed"},
 		"is content": {
 			"fails a batch with the text of the error": "got the outcome done",
 			"answers with a poison error":              "got the outcome done",

@@ -8,6 +8,8 @@ from typing import Any
 from changefeed._errors import Failure, Poison, Untried, text_of
 
 _MAX_TEXT = 8 << 10  # the processor keeps no more
+_MAX_TEXTS = 2 << 20  # of all items: a character has up to 6 bytes, and the processor refuses a message above 16 MB
+_MAX_AFTER = 24 * 3600
 
 
 def encode(message: dict[str, Any]) -> bytes:
@@ -24,12 +26,14 @@ def failed(batch_id: int, error: BaseException) -> dict[str, Any]:
         if isinstance(error, Poison):
             message["poison"] = True
         return message
-    if str(error) or not error.items:
-        message["error"] = str(error)[:_MAX_TEXT]
+    text = "" if error.args == ("",) else _text(error)
+    if text or not error.items:
+        message["error"] = text
     if error.done:
         message["done"] = error.done
     if error.items:
-        message["items"] = [_item(index, cause) for index, cause in sorted(error.items.items())]
+        most = min(_MAX_TEXT, _MAX_TEXTS // len(error.items))
+        message["items"] = [_item(index, cause, most) for index, cause in sorted(error.items.items())]
     if error.poison:
         message["poison"] = True
     if error.outage:
@@ -39,8 +43,8 @@ def failed(batch_id: int, error: BaseException) -> dict[str, Any]:
     return message
 
 
-def _item(index: int, cause: BaseException | str) -> dict[str, Any]:
-    item: dict[str, Any] = {"index": index, "error": _text(cause)}
+def _item(index: int, cause: BaseException | str, most: int) -> dict[str, Any]:
+    item: dict[str, Any] = {"index": index, "error": _text(cause)[:most]}
     if isinstance(cause, Poison):
         item["poison"] = True
     if isinstance(cause, Untried):
@@ -56,11 +60,15 @@ def mistake(error: BaseException, changes: int) -> str | None:
     """What would break the contract in a Failure; None if nothing."""
     if not isinstance(error, Failure):
         return None
-    if error.done and not 0 < error.done < changes:
-        return f"Failure.done is {error.done}: the batch has {changes} changes, of which one has failed"
+    if not _is_whole(error.done) or error.done and not 0 < error.done < changes:
+        return f"Failure.done is {error.done!r}: the batch has {changes} changes, of which one has failed"
     for index in error.items:
-        if not (isinstance(index, int) and 0 <= index < changes):
+        if not (_is_whole(index) and 0 <= index < changes):
             return f"Failure.items has the index {index!r}: the batch has {changes} changes"
-    if not 0 <= error.after <= 24 * 3600:
-        return f"Failure.after is {error.after}: want seconds, from 0 to 86400"
+    if not (isinstance(error.after, int | float) and 0 <= error.after <= _MAX_AFTER):
+        return f"Failure.after is {error.after!r}: want seconds, from 0 to {_MAX_AFTER}"
     return None
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

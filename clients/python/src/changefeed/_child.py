@@ -164,7 +164,8 @@ def _enlarge(transport: asyncio.BaseTransport | None) -> None:
     """Lets a batch fit into the pipe, where the system can."""
     pipe = None if transport is None else transport.get_extra_info("pipe")
     if sys.platform == "linux" and pipe is not None:
-        with contextlib.suppress(OSError):  # the user has too many pipes already
+        # The user may have too many pipes already, and a processor that is canceled at its start has closed this one.
+        with contextlib.suppress(OSError, ValueError):
             fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE)
 
 

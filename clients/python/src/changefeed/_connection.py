@@ -224,7 +224,9 @@ class Connection:
         except asyncio.CancelledError:
             if not batch.cancelled.is_set():  # the handler has canceled itself
                 answer = _answers.failed(batch.id, RuntimeError("the handler was canceled"))
-        except Exception as error:
+        except (SystemExit, KeyboardInterrupt, GeneratorExit):
+            raise  # the process ends, or the event loop
+        except BaseException as error:  # also those that are no Exception: a group of them, or that of pytest.fail
             if not batch.cancelled.is_set():
                 answer = self._failed(batch, error)
         finally:
@@ -246,7 +248,7 @@ class Connection:
         if isinstance(result, BaseException):  # somebody has written return for raise
             raise result
 
-    def _failed(self, batch: Batch, error: Exception) -> dict[str, Any]:
+    def _failed(self, batch: Batch, error: BaseException) -> dict[str, Any]:
         mistake = _answers.mistake(error, len(batch))
         if mistake is not None:
             log.error("%s", mistake, exc_info=error)

@@ -72,10 +72,13 @@ class BinaryNotFound(ChangefeedError):
 
 
 def text_of(error: BaseException | str) -> str:
-    """The text of an error, which is never empty."""
+    """The text of an error, which is never empty, and can be made of every error."""
     if isinstance(error, str):
         return error
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception as unreadable:
+        text = f"its text cannot be read: {type(unreadable).__name__}"
     if isinstance(error, Failure | Poison | Untried | ChangefeedError):
         return text or type(error).__name__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -114,7 +114,7 @@ class Processor:
         )
         self._child: _child.Child | None = None
         self._asked = False  # to stop
-        self._hurried = False  # nobody waits for handlers any more
+        self._hurried = asyncio.Event()  # nobody waits for handlers any more
 
     @property
     def running(self) -> bool:
@@ -163,8 +163,7 @@ class Processor:
         child = self._started()
         await asyncio.shield(child.over)
         assert child.connection is not None
-        if not self._hurried:
-            await child.connection.idle.wait()
+        await _first(child.connection.idle, self._hurried)
         error = child.error()
         if error is not None:
             raise error
@@ -290,7 +289,7 @@ class Processor:
 
     def _hurry(self) -> None:
         """Ends everything at once: batches in hand come again."""
-        self._hurried = True
+        self._hurried.set()
         if self._child is not None:
             self._child.close()
 
@@ -301,6 +300,16 @@ class Processor:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.shield(child.over), _KILL_AFTER)
         child.kill()
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Waits for one of the events."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 def _rest(status: _status.Status | None) -> str:

@@ -100,14 +100,18 @@ func (q Query) orUnknown(ctx context.Context, o *place.Opener, at Place, letters
 // leases may be elsewhere, or the user may not read them: then only the letters say whether the name is right.
 func (q Query) checkName(ctx context.Context, o *place.Opener, at Place) error {
 	var unknown error
-	if at.File == "" {
+	if at.File == "" && q.Name != unit.Unnamed {
 		var known bool
 		if known, unknown = q.hasLeases(ctx, o, at.Address); known {
 			return nil
 		}
 	}
 	names, err := UnitNames(ctx, o, at)
-	if err != nil || len(names) == 0 {
+	switch {
+	case q.Name == unit.Unnamed && err == nil:
+		return usage.Missing{Err: usage.Flag("name", q.Name, "the name of the function, as the letters of a unit without a "+
+			"name have it: "+cmp.Or(strings.Join(names, ", "), "there are no letters here"))}
+	case err != nil || len(names) == 0:
 		return cmp.Or(unknown, err)
 	}
 	return usage.Missing{Err: usage.Error{Err: fmt.Errorf("--name is %s: no such unit has letters here: want one of %s, or "+

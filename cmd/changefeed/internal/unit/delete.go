@@ -73,7 +73,7 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 			continue
 		// The beginning of the ids identifies a set exactly, so it takes precedence over a name, which several units
 		// may share.
-		case slices.ContainsFunc(u.Rows, func(r Row) bool { return strings.HasPrefix(r.ID, name+".") }):
+		case u.hasSet(name):
 			return u, nil
 		case u.Processor == name:
 			named = append(named, u)
@@ -93,6 +93,13 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	return Unit{},
 		usage.Flag("name", name,
 			"one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
+}
+
+// hasSet reports whether documents of the unit have ids that begin with a prefix. Only a whole prefix counts: the ids
+// of a unit mail.eu begin with "mail.", and those of a unit without a name with the first word of the account's host.
+func (u *Unit) hasSet(prefix string) bool {
+	return slices.Contains(u.store.Searched(), prefix) &&
+		slices.ContainsFunc(u.Rows, func(r Row) bool { return strings.HasPrefix(r.ID, prefix+".") })
 }
 
 // idleRecords returns the records of a unit, or of the set whose ids begin with name, if no processor works.

@@ -131,6 +131,28 @@ func TestOnlyTheUnitThatIsNamedIsDeleted(t *testing.T) {
 	}
 }
 
+// A name that goes on with a dot is another name, and no beginning of ids.
+func TestADotInANameBeginsNoOtherUnit(t *testing.T) {
+	o := newOffice(t)
+	for _, name := range []string{"mail.eu", "mail"} {
+		other := o
+		var err error
+		if other.store, err = docstore.NewLeases(t.Context(), o.leases, name, o.monitored); err != nil {
+			t.Fatal(err)
+		}
+		other.lease(t, "-FF", func(l *feed.Record) { l.Owner, l.Epoch = "", "" })
+	}
+	for range 2 {
+		u, n, err := Delete(t.Context(), "mail", o.survey(t), surely)
+		if err == nil && (u.Processor != "mail" || n != 1) || err != nil && !errors.As(err, new(usage.Error)) {
+			t.Errorf("delete mail: unit %q, %d leases, %v", u.Processor, n, err)
+		}
+	}
+	if left := o.survey(t); len(left) != 1 || left[0].Processor != "mail.eu" {
+		t.Errorf("left %d units", len(left))
+	}
+}
+
 // listing is a store with records, at a time.
 type listing struct {
 	Store
