@@ -242,6 +242,9 @@ func unitsOf(cmd *cobra.Command) []string {
 		}
 	}
 	slices.Sort(names)
+	if cmd.Name() != "leases" && cmd.Parent().Name() != "leases" { // the others refuse the unit without a name
+		names = slices.DeleteFunc(names, func(name string) bool { return name == unit.Unnamed })
+	}
 	return slices.Compact(names)
 }
 

@@ -115,7 +115,7 @@ func (o *functionsOptions) appSettings(cmd *cobra.Command) functions.Settings {
 func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared, error) {
 	app, err := o.readApp(args[0])
 	if err != nil {
-		return nil, mistakesOf(err)
+		return nil, wrongValues(functions.Mistakes(err))
 	}
 	o.setVoice(cmd)
 	s := o.appSettings(cmd)
@@ -136,26 +136,11 @@ func filesOf(app *function.App) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(plans, "%q", app.Environ)))
 }
 
-// mistakesOf returns the mistakes of an app, which are lines of one text, as mistakes of a unit.
-func mistakesOf(err error) (all wrongValues) {
-	lines := strings.Split(err.Error(), "\n")
-	if len(lines) == 1 {
-		return wrongValues{err}
-	}
-	for _, line := range lines {
-		all = append(all, errors.New(line))
-	}
-	return all
-}
-
 // explainMistakes writes the mistakes of an app, each on a line of its own.
 func (o *functionsOptions) explainMistakes(dir string, err error) error {
-	mistakes := mistakesOf(err)
-	switch {
-	case len(mistakes) == 1 && errors.Is(err, function.ErrNoFunction):
-		return usage.Missing{Err: fmt.Errorf("--function: %w", err)}
-	case len(mistakes) == 1:
-		return err
+	mistakes := functions.Mistakes(err)
+	if len(mistakes) == 1 {
+		return mistakes[0]
 	}
 	for _, mistake := range mistakes {
 		o.report.Warn("%v", mistake)

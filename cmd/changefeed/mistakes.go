@@ -73,7 +73,11 @@ func wantedInstead(value string, cause error) string {
 func wantedOf(cmd *cobra.Command, f *pflag.Flag) string {
 	placeholder, about := manual.Placeholder(f)
 	if f.Name == "name" {
-		if units := unitsOf(cmd); len(units) > 0 {
+		units := unitsOf(cmd)
+		if len(units) > 0 && cmd.Flags().Lookup("create-leases") != nil { // the command also begins a unit
+			units = append(units, "a new one")
+		}
+		if len(units) > 0 {
 			return "one of " + strings.Join(units, ", ")
 		}
 	}
