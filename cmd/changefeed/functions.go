@@ -120,6 +120,7 @@ func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared
 	o.setVoice(cmd)
 	s := o.appSettings(cmd)
 	p := &prepared{name: filepath.Base(args[0]), once: o.Once, files: filesOf(app)}
+	p.told, p.tell = app.Notices, o.report.Notice
 	for _, plan := range functions.Plans(app) {
 		p.places = append(p.places, plan.Unit())
 		p.source = strings.TrimPrefix(p.source+", "+plan.Source.Database+"/"+plan.Source.Container, ", ")

@@ -158,6 +158,26 @@ func TestAMistakeInAnAppNamesItsKey(t *testing.T) {
 	}
 }
 
+// What an app has and does not run is said when the file is read, with its place, unless the host is quiet.
+func TestAHostTellsWhatAnAppDoesNotRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "app")
+	writeApp(t, dir, nowhere, "orders")
+	writeAppFile(t, filepath.Join(dir, "Hello/function.json"), `{"bindings":[{"type":"httpTrigger","name":"req"}]}`)
+	file := fmt.Sprintf("units:\n  - functions: %s\n", dir)
+	for _, flags := range [][]string{nil, {"-q"}} {
+		h := hostOf(t, file, flags...)
+		var said strings.Builder
+		h.cmd.SetErr(&said)
+		if _, err := h.read(); err != nil {
+			t.Fatal(err)
+		}
+		want := "changefeed host: " + h.path + ":2: Hello does not run: its trigger is httpTrigger"
+		if strings.Contains(strings.ReplaceAll(said.String(), "\n  ", " "), want) != (flags == nil) {
+			t.Errorf("host %v says %q, want %q unless it is quiet", flags, &said, want)
+		}
+	}
+}
+
 // The mistakes of an app end a host with the exit code of a mistake, however many they are.
 func TestAMistakeInTheFilesOfAnAppHasAnExitCode(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "app")

@@ -73,11 +73,10 @@ func wantedInstead(value string, cause error) string {
 func wantedOf(cmd *cobra.Command, f *pflag.Flag) string {
 	placeholder, about := manual.Placeholder(f)
 	if f.Name == "name" {
-		units := unitsOf(cmd)
-		if len(units) > 0 && cmd.Flags().Lookup("create-leases") != nil { // the command also begins a unit
-			units = append(units, "a new one")
-		}
-		if len(units) > 0 {
+		if units := unitsOf(cmd); len(units) > 0 {
+			if cmd.Flags().Lookup("create-leases") != nil { // the command also begins a unit
+				units = append(units, "a new one")
+			}
 			return "one of " + strings.Join(units, ", ")
 		}
 	}
