@@ -117,7 +117,7 @@ func (s *Settings) checkOptions() error {
 	if !leasedoc.IsProcessor(s.Name) && (s.Name != "" || s.Function == nil) {
 		want := `one that tells this deployment unit from others, without / \ ? # and U+0000`
 		if s.Name == unit.Unnamed {
-			want += "; the unit without a name belongs to a function of Azure Functions, so use changefeed functions"
+			want += "; the unit without a name is that of a function, which the command functions runs"
 		}
 		return usage.Flag("name", strconv.Quote(s.Name), want)
 	}
