@@ -220,3 +220,28 @@ func TestARedriveLetsNoPartOfATransactionPassAnEarlierOne(t *testing.T) {
 		})
 	}
 }
+
+// A handler names the change of a letter, which fails again. The letter has the cause of the change, and not the text
+// about the batch.
+func TestALetterThatFailsAgainHasTheCauseOfItsChange(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		lsn := w.put("oslo", "bad", 1)
+		box := &letterBox{}
+		p := w.run("a", feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			return &feed.Failure{Items: map[int]error{0: feed.Poison(errHandler)}}
+		}), changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
+		w.until(5*time.Minute, "bad parked", func() bool { return box.names() == "bad poison" })
+		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
+		p.stop(t)
+		if err != nil || said.Result != deadletters.ResultFailed || said.Cause != errHandler.Error() {
+			t.Errorf("the request is answered by %+v, %v; want the cause %q", said, err, errHandler)
+		}
+		if l := box.all()[0]; l.Cause != errHandler.Error() || box.names() != "bad poison" || l.Attempts != 2 {
+			t.Errorf("the letter is %q with the cause %q and %d attempts; want poison, %q and 2", box.names(),
+				l.Cause, l.Attempts, errHandler)
+		}
+	})
+}

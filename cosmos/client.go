@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -54,6 +55,7 @@ type Client struct {
 	agent     string
 	regions   *regions
 	close     func()
+	lasting   sync.Map // the names of the lease containers without a time to live, which the log has named
 }
 
 // Open connects to the account at an endpoint such as https://contoso.documents.azure.com or http://127.0.0.1:8081, and

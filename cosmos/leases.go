@@ -97,10 +97,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	}
 	known, _ := leases.client.regions.currentAccount()
 	if !leases.expires {
-		leases.client.log.WarnContext(ctx,
-			"lease container has no time to live, so records of instances that ended stay until somebody deletes "+
-				"them: set its default to -1",
-			"container", leases.name())
+		leases.nameLasting(ctx)
 	}
 	// A copy, because the caller's container may go on to read from the nearest region.
 	own := *leases
@@ -113,6 +110,17 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
 	return s, nil
+}
+
+// nameLasting warns once of a lease container without a time to live: a unit is opened more than once.
+func (c *Container) nameLasting(ctx context.Context) {
+	if _, said := c.client.lasting.LoadOrStore(c.name(), true); said {
+		return
+	}
+	c.client.log.WarnContext(ctx,
+		"lease container has no time to live, so records of instances that ended stay until somebody deletes "+
+			"them: set its default to -1",
+		"container", c.name())
 }
 
 // findOtherNames searches for records of the unit under other names of this machine and under the names of Java's older

@@ -1,10 +1,12 @@
 package cosmos_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -492,5 +495,39 @@ func TestALeaseIsWrittenUnderTheKeyThatItHas(t *testing.T) {
 	}
 	if err := leases.Delete(t.Context(), written); err != nil || container.Count() != 0 {
 		t.Errorf("%v, with %d documents left", err, container.Count())
+	}
+}
+
+// A unit is opened more than once, as to look for units with similar names. The log says once what its container lacks.
+func TestAContainerWithoutATimeToLiveIsNamedOnce(t *testing.T) {
+	srv := cosmostest.NewTestServer(t)
+	for id, path := range map[string]string{"leases": "/id", "orders": "/pk"} {
+		spec := docstore.ContainerSpec{ID: id, Paths: []string{path}}
+		if _, err := srv.DB.CreateContainer(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log bytes.Buffer
+	o := cosmos.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	client, err := cosmos.Open(t.Context(), srv.URL, cosmos.Key(srv.Key), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, name := range []string{"mailer", "mailer", "hook"} {
+		orders, err := client.Container(t.Context(), "default", "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases, err := client.Container(t.Context(), "default", "leases")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cosmos.OpenLeases(t.Context(), leases, name, orders, cosmos.LeaseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(log.String(), "lease container has no time to live"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, &log)
 	}
 }

@@ -97,7 +97,11 @@ func checkNotEmpty(cmd *cobra.Command, f *pflag.Flag) error {
 	if !isEmpty || f.Name == contextFlag || f.Name == "ca" || cmd.Name() == "serve" {
 		return nil
 	}
-	return usage.Error{Err: fmt.Errorf("--%s is empty: want %s, or leave --%[1]s out", f.Name, wantedOf(cmd, f))}
+	want := wantedOf(cmd, f)
+	if f.Annotations[manual.RequiredNote] == nil {
+		want += ", or leave --" + f.Name + " out"
+	}
+	return usage.Error{Err: fmt.Errorf("--%s is empty: want %s", f.Name, want)}
 }
 
 // checkTogether refuses a flag without the flags that it needs.

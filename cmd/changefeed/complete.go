@@ -242,6 +242,8 @@ func unitsOf(cmd *cobra.Command) []string {
 		}
 	}
 	slices.Sort(names)
+	isLeases := cmd.Name() == "leases" || cmd.Parent().Name() == "leases" // others refuse the unit without a name
+	names = slices.DeleteFunc(names, func(name string) bool { return name == unit.Unnamed && !isLeases })
 	return slices.Compact(names)
 }
 

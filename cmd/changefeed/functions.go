@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -116,11 +115,12 @@ func (o *functionsOptions) appSettings(cmd *cobra.Command) functions.Settings {
 func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared, error) {
 	app, err := o.readApp(args[0])
 	if err != nil {
-		return nil, mistakesOf(err)
+		return nil, wrongValues(functions.Mistakes(err))
 	}
 	o.setVoice(cmd)
 	s := o.appSettings(cmd)
 	p := &prepared{name: filepath.Base(args[0]), once: o.Once, files: filesOf(app)}
+	p.told, p.tell = app.Notices, o.report.Notice
 	for _, plan := range functions.Plans(app) {
 		p.places = append(p.places, plan.Unit())
 		p.source = strings.TrimPrefix(p.source+", "+plan.Source.Database+"/"+plan.Source.Container, ", ")
@@ -137,32 +137,9 @@ func filesOf(app *function.App) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(plans, "%q", app.Environ)))
 }
 
-// mistakesOf returns the mistakes of an app, which are joined in one error, as mistakes of a unit.
-func mistakesOf(err error) (all wrongValues) {
-	mistakes := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		mistakes = joined.Unwrap()
-	}
-	for _, one := range mistakes {
-		all = append(all, mistakeOfApp(one))
-	}
-	return all
-}
-
-// mistakeOfApp returns an error of the flags or the files of an app with its exit code.
-func mistakeOfApp(err error) error {
-	if errors.Is(err, function.ErrNoFunction) {
-		return usage.Missing{Err: fmt.Errorf("--function: %w", err)}
-	}
-	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(usage.Error)) {
-		return err
-	}
-	return usage.Error{Err: err}
-}
-
 // explainMistakes writes the mistakes of an app, each on a line of its own.
 func (o *functionsOptions) explainMistakes(dir string, err error) error {
-	mistakes := mistakesOf(err)
+	mistakes := functions.Mistakes(err)
 	for _, mistake := range mistakes {
 		if len(mistakes) == 1 {
 			return mistake

@@ -176,6 +176,9 @@ func (h *hosting) readUnits() (units []*hostedUnit, err error) {
 			mistakes = append(mistakes, h.listMistakes(u, err)...)
 			continue
 		}
+		for _, notice := range p.told {
+			p.tell("%s:%d: %s", h.path, u.Line, notice)
+		}
 		for _, at := range p.places {
 			if line := places[at]; line > 0 {
 				text := "--name is %s: the unit of line %d has the same name and containers: want each unit once"
@@ -270,6 +273,9 @@ func (h *hosting) inheritedValues(u hostfile.Unit) (values []hostfile.Value) {
 	n, _ := h.cmd.Flags().GetCount(verboseFlag) // fails only for an unknown flag
 	for range n {
 		values = append(values, hostfile.Value{Name: verboseFlag, Text: "+1"})
+	}
+	if quiet, _ := h.cmd.Flags().GetBool("quiet"); quiet {
+		values = append(values, hostfile.Value{Name: "quiet", Text: "true"})
 	}
 	if f := h.cmd.Flags().Lookup(contextFlag); f != nil && f.Changed && u.Value(contextFlag) == "" {
 		values = append(values, hostfile.Value{Name: contextFlag, Text: f.Value.String()})

@@ -185,3 +185,52 @@ func TestMistakesInAnAppHaveTheirExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// What an app has and does not run is said when the file is read, with its place, unless the host is quiet.
+func TestAHostTellsWhatAnAppDoesNotRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "app")
+	writeApp(t, dir, nowhere, "orders")
+	writeAppFile(t, filepath.Join(dir, "Hello/function.json"), `{"bindings":[{"type":"httpTrigger","name":"req"}]}`)
+	file := fmt.Sprintf("units:\n  - functions: %s\n", dir)
+	for _, flags := range [][]string{nil, {"-q"}} {
+		h := hostOf(t, file, flags...)
+		var said strings.Builder
+		h.cmd.SetErr(&said)
+		if _, err := h.readUnits(); err != nil {
+			t.Fatal(err)
+		}
+		want := "changefeed host: " + h.path + ":2: Hello does not run: its trigger is httpTrigger"
+		if strings.Contains(strings.ReplaceAll(said.String(), "\n  ", " "), want) != (flags == nil) {
+			t.Errorf("host %v says %q, want %q unless it is quiet", flags, &said, want)
+		}
+	}
+}
+
+// The mistakes of an app end a host with the exit code of a mistake, however many they are.
+func TestAMistakeInTheFilesOfAnAppHasAnExitCode(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "app")
+	writeApp(t, dir, nowhere, "orders")
+	unit := fmt.Sprintf("functions: %s", dir)
+	for _, c := range []struct {
+		keys, binding, want string
+		code                int
+	}{
+		{unit, `"connection":"Mall","databaseName":"shop"`, "bindings[0].connection is Mall", exitUsage},
+		{unit, `"connection":"Mall","databaseName":"%Town%"`, "bindings[0].databaseName is", exitUsage},
+		{
+			"function: Sen, " + unit, `"connection":"Shop","databaseName":"shop"`,
+			"host.yaml:1: function: there is no function Sen: want Seen", exitMissing,
+		},
+		{"functions: " + dir + "/none", "", "there is no host.json", exitMissing},
+	} {
+		writeAppFile(t, filepath.Join(dir, "Seen/function.json"), fmt.Sprintf(`{"bindings":[{"type":"cosmosDBTrigger",
+			"name":"docs","direction":"in","containerName":"orders",%s}]}`, c.binding))
+		_, err := readHost(t, "units: [{"+c.keys+"}]")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Fatalf("%s: got %v, want %s", c.keys, err, c.want)
+		}
+		if code := exitCode(t.Context(), err, true); code != c.code {
+			t.Errorf("%v: exit code %d, want %d", err, code, c.code)
+		}
+	}
+}

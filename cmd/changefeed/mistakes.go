@@ -74,6 +74,9 @@ func wantedOf(cmd *cobra.Command, f *pflag.Flag) string {
 	placeholder, about := manual.Placeholder(f)
 	if f.Name == "name" {
 		if units := unitsOf(cmd); len(units) > 0 {
+			if cmd.Flags().Lookup("create-leases") != nil { // the command also begins a unit
+				units = append(units, "a new one")
+			}
 			return "one of " + strings.Join(units, ", ")
 		}
 	}

@@ -41,6 +41,8 @@ type prepared struct {
 	source string             // the monitored containers, for people
 	places []string           // of its units: a host runs each of them once
 	files  string             // what its own files say; empty if it has none
+	told   []string           // what its user should know of these files
+	tell   func(format string, args ...any)
 	once   bool
 	settle func(in surroundings) // before check and run, if the process is a host
 	check  func(ctx context.Context) error

@@ -67,7 +67,8 @@
 //
 // Outputs are written after the answer, one document after the other; if a write fails, the batch has failed. An object
 // that is returned has values of outputs too, unless an output has the name $return. A text that is valid base64 is
-// decoded first, as Azure does, unless [Output.IsBinary] is set.
+// decoded first, as Azure does, unless [Output.IsBinary] is set. An output that the function does not have is ignored,
+// as on Azure, and the log names it once.
 //
 // # Failures
 //

@@ -27,6 +27,7 @@ type Handler struct {
 	host     *Host
 	function *Function
 	outputs  map[string]Upserter
+	strange  sync.Once // an output that the function does not have
 
 	mu     sync.Mutex
 	failed map[string]*failedBatch // by the first change
@@ -78,6 +79,7 @@ func (h *Handler) invoke(ctx context.Context, b *feed.Batch) error {
 	for _, line := range result.Logs {
 		h.host.opts.Log.Info(string(line), "origin", "function", "function", h.function.Name, "invocation", id)
 	}
+	h.nameStrangeOutputs(ctx, result)
 	if err := h.writeOutputs(ctx, result); err != nil {
 		return fmt.Errorf("function %s: %w", h.function.Name, err)
 	}

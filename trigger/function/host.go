@@ -111,7 +111,8 @@ func NewHost(app *App, o HostOptions) (*Host, error) {
 		return nil, errors.New("function: the app has no program: want customHandler.description.defaultExecutablePath")
 	}
 	if cmd := app.newCommand(o.Environment, loopback+":0", ""); cmd.Err != nil {
-		return nil, fmt.Errorf("find program: %w", cmd.Err)
+		return nil, fmt.Errorf("customHandler.description.defaultExecutablePath is %s: find program: %w",
+			app.Program.Executable, cmd.Err)
 	}
 	return &Host{app: app, opts: o, client: newClient(), life: newLife()}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +34,26 @@ func (h *Handler) writeOutputs(ctx context.Context, r *result) error {
 		}
 	}
 	return nil
+}
+
+// nameStrangeOutputs warns once of outputs that the function does not have: they may be misspelled, and are ignored.
+func (h *Handler) nameStrangeOutputs(ctx context.Context, r *result) {
+	var known, strange []string
+	for _, o := range h.function.Outputs {
+		known = append(known, o.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Outputs)) {
+		if !slices.Contains(known, name) {
+			strange = append(strange, name)
+		}
+	}
+	if len(strange) == 0 {
+		return
+	}
+	h.strange.Do(func() {
+		h.host.opts.Log.WarnContext(ctx, "the answer has an output that function.json does not have, and it is ignored, "+
+			"as on Azure", "function", h.function.Name, "outputs", strange, "want", known)
+	})
 }
 
 // valuesOf returns the values of the outputs by their names. Without an output $return, an object that is returned has

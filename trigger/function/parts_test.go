@@ -1,6 +1,7 @@
 package function
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -170,6 +171,28 @@ func TestOutputsAreWritten(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// An output that function.json does not have is ignored, as on Azure, and may be misspelled. The log says so once.
+func TestAStrangeOutputIsNamed(t *testing.T) {
+	const answer = `{"Outputs":{"copys":[{}],"copies":[],"more":1}}`
+	address, requests := rawProgram(t, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", len(answer), answer))
+	var log bytes.Buffer
+	f := &Function{Name: "Seen", Outputs: []Output{{Name: "copies"}, {Name: "others"}}}
+	h := hostAt(t, address, HostOptions{Log: slog.New(slog.NewTextHandler(&log, nil))}).
+		Handler(f, map[string]Upserter{"copies": &written{}})
+	for range 2 {
+		if err := h.Handle(t.Context(), &feed.Batch{Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+		<-requests
+	}
+	const want = `msg="the answer has an output that function.json does not have, and it is ignored, as on Azure" ` +
+		`function=Seen outputs="[copys more]" want="[copies others]"`
+	if n := strings.Count(log.String(), want); n != 1 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("got  %s\nwant once %s", &log, want)
 	}
 }
 

@@ -72,7 +72,8 @@ func (w *Worker) live(ctx context.Context, l *life, stopping <-chan struct{}) er
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	waiting.Go(func() { exited <- p.cmd.Wait() })
-	starting, cancel := context.WithTimeoutCause(ctx, w.opts.Start, fmt.Errorf("not within %v", w.opts.Start))
+	late := fmt.Errorf("not within %v: want it as a line, written to the descriptor in $%s", w.opts.Start, contract.EnvWrite)
+	starting, cancel := context.WithTimeoutCause(ctx, w.opts.Start, late)
 	host, err := contract.Connect(starting, p.fromProgram, w.opts.Wire(p.toProgram), hostOptions(w.opts))
 	cancel()
 	defer host.Wait()

@@ -216,8 +216,9 @@ func TestOfSeveralBatchesOnlyTheBadOneIsBlamed(t *testing.T) {
 // A program that cannot start, or says no hello, parks nothing: the failure counts no attempt.
 func TestAProgramThatDoesNotStartIsAnOutage(t *testing.T) {
 	for kind, want := range map[string]string{
-		"exits":  "has ended before its hello: exit status 7: no such mailbox",
-		"mute":   "wait for the hello of the program: not within 200ms",
+		"exits": "has ended before its hello: exit status 7: no such mailbox",
+		"mute": "wait for the hello of the program: not within 200ms: want it as a line, written to the descriptor in " +
+			"$CHANGEFEED_WRITE_FD",
 		"closes": "has closed a pipe of the contract, and did not end within 10ms: it was killed",
 	} {
 		w, _ := start(t, kind, program.WorkerOptions{Start: 200 * time.Millisecond, Grace: 10 * time.Millisecond})

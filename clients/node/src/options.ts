@@ -94,6 +94,10 @@ export function checkOptions(o: object): void {
   refuseUnknown(o, known, "option");
   const { on } = o as { on?: unknown };
   if (on) refuseUnknown(on, knownEvents, "event");
+  const { handler } = o as { handler?: unknown };
+  if (handler !== undefined && typeof handler !== "function") {
+    throw new ChangefeedError(`handler is ${JSON.stringify(handler)}: want a function of a batch`, "usage");
+  }
   for (const [name, value] of Object.entries(o)) {
     if (name.endsWith("Ms") && value !== undefined && !Number.isFinite(value)) {
       throw new ChangefeedError(`${name} is ${String(value)}: want a number of milliseconds`, "usage");
@@ -135,7 +139,8 @@ export interface Resolved {
 
 /** resolve finds the addresses of the containers. */
 export async function resolve<T>(o: Options<T>): Promise<Resolved> {
-  if (!o.source || !o.name) throw new ChangefeedError("source and name are needed", "usage");
+  const missing = (["source", "name"] as const).find((option) => !o[option]);
+  if (missing) throw new ChangefeedError(`the option ${missing} is missing`, "usage");
   const source = await addressOf(o.source);
   const leases = o.leases === undefined ? undefined : await addressOf(o.leases);
   return { source, leases, access: { auth: o.auth, ca: o.ca, endpoint: endpointOf(source) } };

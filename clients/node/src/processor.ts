@@ -46,10 +46,18 @@ export class Processor<T> implements AsyncDisposable {
    * processor cannot go on. A processor runs once; further calls return the same promise.
    */
   run(signal?: AbortSignal): Promise<void> {
+    const { handler } = this.#options;
+    if (handler) return this.#start(handler, signal);
+    const error = new ChangefeedError("the option handler is missing: want one, or batches() in place of run()", "usage");
+    this.#failReady(error);
+    return Promise.reject(error);
+  }
+
+  #start(handler: Handler<T>, signal?: AbortSignal): Promise<void> {
     const stop = () => void this.stop();
     if (signal?.aborted) stop();
     signal?.addEventListener("abort", stop, { once: true });
-    this.#running ??= this.#run(this.#options.handler ?? this.#queue.handler).finally(() => {
+    this.#running ??= this.#run(handler).finally(() => {
       signal?.removeEventListener("abort", stop);
     });
     return this.#running;
@@ -64,7 +72,7 @@ export class Processor<T> implements AsyncDisposable {
     if (this.#options.handler) {
       throw new ChangefeedError("batches() is called beside the option handler: want one", "usage");
     }
-    const running = this.run(signal);
+    const running = this.#start(this.#queue.handler, signal);
     const close = () => this.#queue.close();
     running.then(close, close);
     try {

@@ -360,7 +360,8 @@ test("run rejects with the code and the hint of the binary", async () => {
   await assert.rejects(run({ maxAttempts: 3 }), { code: "usage", message: /dead-letters/ });
   await assert.rejects(run({ auth: { key: "AAAA" } }), { code: "refused" });
   await assert.rejects(run({ binary: "/no/such/program" }), { code: "binary" });
-  await assert.rejects(run({ name: "" }), { code: "usage" });
+  await assert.rejects(run({ handler: undefined }), { code: "usage", message: /handler is missing: want one, or batches/ });
+  await assert.rejects(run({ name: "" }), { code: "usage", message: "the option name is missing" });
 });
 
 test("what is no option is refused, and not ignored", () => {
@@ -368,6 +369,7 @@ test("what is no option is refused, and not ignored", () => {
   for (const [more, message] of [
     [{ start: "now" }, /there is no option start: want one of source, .*from/],
     [{ on: { errors() {} } }, /there is no event errors: want one of log, /],
+    [{ handler: "mail" }, /handler is "mail": want a function of a batch/],
     [{ pollMs: "5s" }, /pollMs is 5s: want a number of milliseconds/],
   ]) {
     assert.throws(() => processor({ ...options, ...more }), { code: "usage", message });

@@ -36,6 +36,10 @@ class Delivery(WithServer):
         p = Processor(orders, name="mailer", handler=lambda batch: None, create_leases=True)
         self.assertIsNone(await p.lag())
 
+    async def test_a_handler_that_cannot_be_called_is_refused(self) -> None:
+        with self.assertRaisesRegex(TypeError, "handler is 'mail': want a function of a batch"):
+            Processor("http://127.0.0.1:9/shop/orders", name="mailer", handler="mail")  # type: ignore[arg-type]
+
     async def test_a_plain_function_runs_in_a_thread(self) -> None:
         orders = await self.account.fresh_container()
         await self.account.put(orders, *documents(3))

@@ -269,6 +269,9 @@ func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	b.Changes[0].settle(e)
 	b.replaceBy(e, HandlerFailed)
 	q.Err = f.Err
+	if len(f.Left) > 0 { // the handler has named the change
+		q.Err = f.Left[0].Err
+	}
 	q.failed = e.now
 	switch {
 	case q.IsRecall() && e.breaker.IsOpen(): // it returns after this outage

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -183,7 +184,8 @@ func namesFailedChanges(ctx context.Context, r *run) error {
 		return err
 	}
 	if f.Done != 0 || len(f.Items) != 2 || f.Items[1] == nil || f.Items[3] == nil {
-		return fmt.Errorf("got done %d and the failed changes %v, want 1 and 3", f.Done, f.Items)
+		return fmt.Errorf("got done %d and failed changes with the index %v: want those with the index [1 3], from 0", f.Done,
+			slices.Sorted(maps.Keys(f.Items)))
 	}
 	if err := wantText(f.Items[1], "first", false); err != nil {
 		return fmt.Errorf("change 1: %w", err)

@@ -71,6 +71,8 @@ class Processor:
         binary: str | os.PathLike[str] | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
+        if not callable(handler):
+            raise TypeError(f"handler is {handler!r}: want a function of a batch")
         if batches < 1:
             raise ValueError(f"batches is {batches}: want 1 or more")
         self.name, self.source = name, source

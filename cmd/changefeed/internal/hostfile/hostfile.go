@@ -203,7 +203,7 @@ func (r *reader) readNodes(text []byte) (document yaml.Node, ok bool) {
 	}
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		r.blameSyntax(err)
+		r.blameSyntax(text, err)
 	case len(document.Content) == 0:
 		r.blame(0, "the file is empty: want units, a list")
 	case len(second.Content) > 0:
@@ -214,12 +214,21 @@ func (r *reader) readNodes(text []byte) (document yaml.Node, ok bool) {
 	return document, false
 }
 
-// blameSyntax adds a mistake for each line that is no YAML.
-func (r *reader) blameSyntax(err error) {
+// blameSyntax adds the mistake of a file that is no YAML.
+func (r *reader) blameSyntax(file []byte, err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	var line int
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
+	}
+	if strings.Contains(text, "tab character") { // the error has the line of the text before
+		text += ": want spaces before a key"
+		for i, t := range strings.Split(string(file), "\n") {
+			if blank := t[:len(t)-len(strings.TrimLeft(t, " \t"))]; i >= line && strings.Contains(blank, "\t") {
+				line = i + 1
+				break
+			}
+		}
 	}
 	if strings.Contains(text, "cannot start any token") { // mostly a tab, and else an @ or a `
 		text += ": want spaces before a key, and quotes around a text that begins with @ or `"

@@ -186,6 +186,10 @@ var mistakes = map[string]struct{ text, want string }{
 		"units:\n  - program: [echo, a: b]",
 		"h.yaml:2: units[0].program[1] is a mapping: want a text, in quotes if it has a colon and a blank",
 	},
+	"tab in a unit": {
+		"units:\n  - program: a\n    once: true\n\n\tpoll: 1s",
+		"h.yaml:5: the file is not valid YAML: found a tab character that violates indentation: want spaces before a key",
+	},
 	"tab": {
 		"units:\n\t- program: a",
 		"h.yaml:2: the file is not valid YAML: found character that cannot start any token: " +

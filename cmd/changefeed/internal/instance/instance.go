@@ -115,8 +115,11 @@ func (s *Settings) checkLimits() error {
 // when the lease container, a file for dead letters and the directory of a broker exist already.
 func (s *Settings) checkOptions() error {
 	if !leasedoc.IsProcessor(s.Name) && (s.Name != "" || s.Function == nil) {
-		return usage.Flag("name", strconv.Quote(s.Name),
-			`one that tells this deployment unit from others, without / \ ? # and U+0000`)
+		want := `one that tells this deployment unit from others, without / \ ? # and U+0000`
+		if s.Name == unit.Unnamed {
+			want += "; the unit without a name is that of a function, which the command functions runs"
+		}
+		return usage.Flag("name", strconv.Quote(s.Name), want)
 	}
 	o := s.Options
 	if s.Letters != "" {

@@ -34,8 +34,11 @@ func (u *Unit) areIntended(other string) bool {
 
 // IsAlike reports whether one of two different names may be the other, mistyped. Names that differ in their digits
 // alone, such as mailer and mailer2, are intended, and so is a name that goes on after a separator, such as
-// mailer-audit.
+// mailer-audit. Names of one or two letters are all near each other, so they say nothing.
 func IsAlike(a, b string) bool {
+	if min(len(a), len(b)) <= 2 {
+		return false
+	}
 	return a != b && withoutDigits(a) != withoutDigits(b) && !goesOn(a, b) && !goesOn(b, a) &&
 		len(spelling.Nearest(a, []string{b}))+len(spelling.Nearest(b, []string{a})) > 0
 }
