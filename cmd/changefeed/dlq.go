@@ -15,7 +15,6 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -84,9 +83,6 @@ func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Pla
 	o.query.Key = o.key.Value
 	if strings.TrimSpace(o.query.Name) == "" {
 		return at, usage.Flag("name", strconv.Quote(o.query.Name), "the name of a deployment unit, such as mailer")
-	}
-	if o.query.Name == unit.Unnamed {
-		return at, usage.Flag("name", unit.Unnamed, "the name of the function, which the letters of a unit without a name have")
 	}
 	switch {
 	case o.db != "" || cmd.Flags().Changed("container"):
