@@ -60,7 +60,7 @@ def mistake(error: BaseException, changes: int) -> str | None:
     """What would break the contract in a Failure; None if nothing."""
     if not isinstance(error, Failure):
         return None
-    if not _is_whole(error.done) or error.done and not 0 < error.done < changes:
+    if not _is_whole(error.done) or (error.done and not 0 < error.done < changes):
         return f"Failure.done is {error.done!r}: the batch has {changes} changes, of which one has failed"
     for index in error.items:
         if not (_is_whole(index) and 0 <= index < changes):
