@@ -5,16 +5,24 @@ export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
+/** stackOf returns the text of whatever was thrown, with its stack if it has one. */
+export function stackOf(thrown: unknown): string {
+  return thrown instanceof Error && thrown.stack ? thrown.stack : String(thrown);
+}
+
 /** isOnPurpose says whether a handler throws an error to answer a batch, and not because of a mistake. */
 export function isOnPurpose(thrown: unknown): boolean {
   return thrown instanceof Poison || thrown instanceof Outage || thrown instanceof Canceled;
 }
 
+const maxText = 8 << 10; // the processor keeps no more, and refuses a message of more than 16 MB
+const maxAfterMs = 24 * 3600 * 1000; // it refuses a longer pause
+
 /** causeOf returns the text of an error of a handler, with its class: "x is undefined" alone does not say enough. */
 export function causeOf(thrown: unknown): string {
   const text = messageOf(thrown);
   const isNamed = thrown instanceof Error && thrown.name !== "Error" && !isOnPurpose(thrown);
-  return isNamed ? [thrown.name, text].filter(Boolean).join(": ") : text;
+  return (isNamed ? [thrown.name, text].filter(Boolean).join(": ") : text).slice(0, maxText);
 }
 
 /** Poison says that a retry cannot help. Throw it for the whole batch, or name it in the result for a change. */
@@ -109,7 +117,7 @@ export function failedAnswer(id: number, error: unknown): Answer {
   if (error instanceof Canceled) answer.outage = true; // given up, and not failed
   if (error instanceof Outage) {
     answer.outage = true;
-    if (error.afterMs !== undefined) answer.after = error.afterMs / 1000;
+    if (error.afterMs !== undefined) answer.after = Math.min(Math.max(0, error.afterMs || 0), maxAfterMs) / 1000;
   }
   return answer;
 }
