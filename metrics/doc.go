@@ -28,9 +28,9 @@
 // so the number of series is limited. The instance belongs to the resource of your provider (service.instance.id).
 //
 //	messaging.process.duration                     s               calls of the handler
-//	                                                               by error.type (11)
+//	                                                               by error.type (11), messaging.operation.name (1)
 //	messaging.client.consumed.messages             {message}       changes that the handler has received
-//	                                                               by error.type (11)
+//	                                                               by error.type (11), messaging.operation.name (1)
 //	azure.cosmosdb.client.operation.request_charge {request_unit}  reads of the feed and writes of leases
 //	                                                               by db.operation.name (2)
 //	changefeed.read.duration                       s               reads of the feed

@@ -55,6 +55,7 @@ interface Waiting<R = void> {
 }
 
 const version = 1;
+const maxWaitMs = 24 * 3600 * 1000; // of a question; the processor refuses a longer one
 const otherRelease = "use the binary of the release of this package";
 
 /** Connection is a connection to the processor. */
@@ -150,7 +151,7 @@ export class Connection<T> {
     return new Promise((resolve, reject) => {
       const id = ++this.#lastQuestion;
       this.#asking.set(id, { resolve, reject });
-      this.#send({ type, id, ...(timeoutMs > 0 ? { seconds: timeoutMs / 1000 } : {}) });
+      this.#send({ type, id, ...(timeoutMs > 0 && timeoutMs <= maxWaitMs ? { seconds: timeoutMs / 1000 } : {}) });
     });
   }
 

@@ -24,8 +24,18 @@ export interface ProcessorEvents {
 const textOf = (value: unknown): string => typeof value === "string" ? value : "";
 const numberOf = (value: unknown): number => typeof value === "number" ? value : 0;
 
-/** callEvents calls the function of an event. */
-export function callEvents(on: ProcessorEvents | undefined, e: RawEvent): void {
+/** callEvents calls the function of an event. If that throws, it tells the name and the error, and nothing else ends. */
+export function callEvents(
+  on: ProcessorEvents | undefined, e: RawEvent, tell: (name: string, thrown: unknown) => void,
+): void {
+  try {
+    callEvent(on, e);
+  } catch (error) {
+    tell(`on.${e.type === "problem" ? "error" : e.type}`, error);
+  }
+}
+
+function callEvent(on: ProcessorEvents | undefined, e: RawEvent): void {
   const lease = textOf(e.lease);
   switch (e.type) {
     case "lease":

@@ -25,6 +25,15 @@ function nameOf(thrown: unknown): string {
   }
 }
 
+/** stackOf returns the text of whatever was thrown, with its stack if it has one. It never throws. */
+export function stackOf(thrown: unknown): string {
+  try {
+    return thrown instanceof Error && thrown.stack ? thrown.stack : messageOf(thrown);
+  } catch {
+    return messageOf(thrown);
+  }
+}
+
 /** isOnPurpose says whether a handler throws an error to answer a batch, and not because of a mistake. */
 export function isOnPurpose(thrown: unknown): boolean {
   return thrown instanceof Poison || thrown instanceof Outage || thrown instanceof Canceled;

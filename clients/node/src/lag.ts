@@ -78,7 +78,8 @@ export async function awaitCaughtUp(lag: () => Promise<Lag>, timeoutMs: number, 
   const end = Date.now() + timeoutMs;
   for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, lastPauseMs)) {
     const { total } = await lag().catch((error: unknown) => {
-      if (error instanceof ChangefeedError && error.code === "missing") return { total: null }; // no leases yet
+      const isMissing = error instanceof ChangefeedError && error.code === "missing";
+      if (isMissing && !error.message.startsWith("--ca ")) return { total: null }; // no leases yet
       throw error;
     });
     if (total === 0) return;

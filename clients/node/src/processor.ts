@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import type { Batch } from "./batch.js";
 import { environment, errorOf, findBinary, isCredential, parseSaid, type Said, tokenOf } from "./binary.js";
 import { Connection, type Handler } from "./contract.js";
-import { ChangefeedError, messageOf, type Result } from "./failures.js";
+import { ChangefeedError, messageOf, type Result, stackOf } from "./failures.js";
 import { callEvents } from "./events.js";
 import { awaitCaughtUp, beside, type Lag, lagIn, lagOf } from "./lag.js";
 import { type Box, type Letter, listLetters, releaseKey, retryLetter } from "./letters.js";
@@ -204,11 +204,12 @@ export class Processor<T> implements AsyncDisposable {
       },
       onEvent: (event) => {
         if (event.type === "ready") this.#setReady();
-        callEvents(this.#options.on, event);
+        callEvents(this.#options.on, event, (name, thrown) => {
+          this.#hear({ level: "ERROR", msg: `${name} has failed`, stack: stackOf(thrown) });
+        });
       },
       onThrown: (thrown) => {
-        const stack = stackOf(thrown) ?? messageOf(thrown);
-        this.#hear({ level: "WARN", msg: "the handler has failed", stack });
+        this.#hear({ level: "WARN", msg: "the handler has failed", stack: stackOf(thrown) });
       },
       token: isCredential(auth) ? (scope) => tokenOf(auth, scope) : undefined,
     });
@@ -239,15 +240,6 @@ export class Processor<T> implements AsyncDisposable {
     const { on } = this.#options;
     if (on?.log) on.log(entry);
     else if (entry.level !== "INFO" && entry.level !== "DEBUG") console.warn(`changefeed: ${describe(entry)}`);
-  }
-}
-
-/** stackOf returns the stack of an error, if it has one. */
-function stackOf(thrown: unknown): string | undefined {
-  try {
-    return thrown instanceof Error && thrown.stack ? thrown.stack : undefined;
-  } catch {
-    return undefined;
   }
 }
 

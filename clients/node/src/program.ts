@@ -2,7 +2,7 @@ import { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { Connection, type Handler } from "./contract.js";
 import { callEvents, type ProcessorEvents } from "./events.js";
-import { ChangefeedError } from "./failures.js";
+import { ChangefeedError, stackOf } from "./failures.js";
 import { type Lag, lagIn } from "./lag.js";
 
 export interface ProgramOptions<T> {
@@ -45,7 +45,7 @@ export async function program<T = unknown>(handler: Handler<T>, options: Program
   const [from, to] = pipes();
   const { batches = 16, heartbeatMs = 5000, decode, on, unit } = options;
   const connection = new Connection<T>(from, to, {
-    handler, decode, batches, heartbeatMs, onEvent: on ? (event) => callEvents(on, event) : undefined,
+    handler, decode, batches, heartbeatMs, onEvent: on ? (event) => callEvents(on, event, tell) : undefined,
   });
   if (unit) connections.set(unit, connection);
   try {
@@ -55,6 +55,9 @@ export async function program<T = unknown>(handler: Handler<T>, options: Program
     connection.close();
   }
 }
+
+/** tell writes to the standard error, which becomes a warning in the processor's log. */
+const tell = (name: string, thrown: unknown): void => console.error(`${name} has failed: ${stackOf(thrown)}`);
 
 /** descriptorOf returns the number of a descriptor; NaN if there is none. */
 const descriptorOf = (text: string | undefined): number => text ? Number(text) : NaN;

@@ -22,6 +22,7 @@ test("the handler has what could be decoded, and the others are poison", () => {
   assert.deepEqual(answer({ done: 3 }), { type: "failed", id: 7, items: [bad, worse] });
   const items = [bad, { index: 2, error: "no", poison: true }, worse];
   assert.deepEqual(answer({ failed: [{ change: changes[1], error: new Poison("no") }] }), { type: "failed", id: 7, items });
+  assert.deepEqual(answer({ failed: [{ change: changes[1], untried: true }] }).items, [bad, { index: 2, untried: true }, worse]);
   const untried = [{ index: 0, error: "no" }, bad, { index: 2, untried: true }, worse, { index: 4, untried: true }];
   assert.deepEqual(answer({ done: 0, error: new Error("no") }), { type: "failed", id: 7, items: untried });
   assert.deepEqual(answer({ done: 2, error: new Outage("away", 500) }),
@@ -52,6 +53,11 @@ test("what is thrown is an answer", () => {
   assert.deepEqual(failedAnswer(7, new Poison(new Error("no"))), { type: "failed", id: 7, error: "no", poison: true });
   assert.equal(failedAnswer(7, new Canceled("stopped")).outage, true);
   assert.match(failedAnswer(7, new Error("")).error, /no reason/);
+  const afters = [-1, NaN, Infinity, 1e9].map((afterMs) => failedAnswer(7, new Outage("away", afterMs)).after);
+  assert.deepEqual(afters, [0, 0, 86_400, 86_400], "the contract refuses other pauses");
+  const long = new Error("x".repeat(100_000)); // the errors of a batch have to fit into a message
+  const { items } = plain({ failed: [{ change: all.changes[0], error: long }] });
+  assert.deepEqual([failedAnswer(7, long).error.length, items[0].error.length], [8192, 8192]);
   assert.equal(failedAnswer(7, new TypeError("x is undefined")).error, "TypeError: x is undefined");
   assert.equal(failedAnswer(7, new RangeError("")).error, "RangeError");
 });

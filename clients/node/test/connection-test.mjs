@@ -1,6 +1,7 @@
 // The program's end of the contract, message by message, and the batches of a loop.
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
+import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { Connection } from "../dist/contract.js";
 import { BatchQueue } from "../dist/queue.js";
@@ -20,10 +21,15 @@ function signalled() {
 /** connect makes a connection that hears messages. */
 function connect(handler, ...messages) {
   const from = new PassThrough();
-  const connection = new Connection(from, new PassThrough(), { handler, batches: 1, heartbeatMs: 0 });
-  from.write(messages.map((m) => `${JSON.stringify(m)}\n`).join(""));
-  return { from, connection };
+  const to = new PassThrough();
+  const connection = new Connection(from, to, { handler, batches: 1, heartbeatMs: 0 });
+  const hear = (...more) => from.write(more.map((m) => `${JSON.stringify(m)}\n`).join(""));
+  hear(...messages);
+  return { from, connection, hear, said: createInterface(to)[Symbol.asyncIterator]() };
 }
+
+/** next returns the next message that a connection says. */
+const next = async (said) => JSON.parse((await said.next()).value);
 
 test("what waits for an answer ends with the connection, and what comes later does not wait", { timeout: 10_000 }, async () => {
   const { promise: begun, resolve } = signalled();
@@ -60,4 +66,48 @@ test("a batch that waits for a loop is given up when the loop is left", { timeou
   taken.done(); // the loop had it
   assert.deepEqual(await outcomes[0], { done: 0 });
   assert.equal(await queue.next(), undefined);
+});
+
+test("after a cancel, only a result counts", { timeout: 10_000 }, async () => {
+  const change = { lsn: 1, time: "", op: "upsert", id: "a", key: ["a"], range: "-FF", document: {} };
+  const aborted = (signal) => new Promise((resolve) => { signal.addEventListener("abort", resolve); });
+  for (const [result, want] of [
+    [() => ({ done: 1, error: "cut short" }), { type: "failed", id: 1, done: 1, error: "cut short" }],
+    [() => ({ done: 2 }), { type: "done", id: 1 }],
+    [() => undefined, { type: "released", id: 1 }],
+    [() => { throw new Error("given up"); }, { type: "released", id: 1 }],
+  ]) {
+    const handler = async (_, signal) => {
+      await aborted(signal);
+      return result();
+    };
+    const { said, hear } = connect(handler, hello, { ...batch, changes: [change, { ...change, id: "b" }] });
+    assert.equal((await next(said)).type, "hello");
+    hear({ type: "cancel", id: 1, cause: "lost" });
+    assert.deepEqual(await next(said), want);
+  }
+});
+
+test("the answer of a loop is what it says of the batch", { timeout: 10_000 }, async () => {
+  const queue = new BatchQueue();
+  const { signal } = new AbortController();
+  const [all, part, none] = [1, 2, 3].map(() => ({ changes: [1, 2] }));
+  const outcomes = [all, part, none].map((one) => queue.handler(one, signal));
+  (await queue.next()).done();
+  (await queue.next()).done({ done: 1, error: "full" });
+  (await queue.next()).fail("no");
+  assert.deepEqual([await outcomes[0], await outcomes[1]], [{ done: 2 }, { done: 1, error: "full" }]);
+  await assert.rejects(outcomes[2], (error) => error === "no");
+});
+
+test("a wait of more than a day, which the contract refuses, has no limit", { timeout: 10_000 }, async () => {
+  const { connection, said } = connect(() => {}, hello);
+  await next(said);
+  const waits = [86_400_000, 86_400_001, Infinity, 0].map((ms) => connection.caughtUp(ms));
+  const seconds = [];
+  for (const wait of waits) {
+    wait.catch(() => {}); // the connection stays until the test ends
+    seconds.push((await next(said)).seconds);
+  }
+  assert.deepEqual(seconds, [86_400, undefined, undefined, undefined]);
 });

@@ -54,6 +54,7 @@ test("the signature of a webhook is checked", () => {
   const body = '{"test": 2432232314}';
   assert.equal(verifyWebhook(secret, headers, body, Infinity).id, "msg_p5jXN8AQM9LWM0D4loKWxJek");
   assert.equal(verifyWebhook(["AAAA", secret], new Headers(headers), Buffer.from(body), Infinity).time.getTime(), 1614265330e3);
+  assert.equal(verifyWebhook([secret, "AAAA"], headers, body, Infinity).body.toString(), body, "any of the secrets fits");
   const wrong = { code: "signature" };
   assert.throws(() => verifyWebhook(secret, headers, body), wrong, "too old");
   assert.throws(() => verifyWebhook(secret, headers, body + " ", Infinity), wrong);

@@ -160,6 +160,22 @@ test("the log has the stack of a first attempt, and of no error on purpose", asy
   assert.match(told[0].stack, /^TypeError: x is undefined\n +at .*processor-test/);
 });
 
+test("a function of an event that throws is told, and the processor goes on", async (t) => {
+  const source = await fresh({}, "a");
+  const { seen, handler } = collect();
+  const told = [];
+  const { p } = await start(t, source, {
+    handler,
+    on: {
+      lease() { throw new TypeError("a bad callback"); },
+      log: (entry) => { if (entry.msg === "on.lease has failed") told.push(entry); },
+    },
+  });
+  await p.caughtUp();
+  assert.deepEqual([seen, told[0]?.level], [["a"], "ERROR"]);
+  assert.match(told[0].stack, /^TypeError: a bad callback\n +at /);
+});
+
 test("a batch that takes too long is aborted, and comes again", async (t) => {
   const source = await fresh({}, "a");
   const reasons = [];
@@ -260,6 +276,17 @@ test("the signal of run stops the processor", async () => {
   assert.equal(p.pid, undefined);
 });
 
+test("a signal that is aborted already lets nothing begin", { timeout: 20_000 }, async (t) => {
+  const source = await fresh({}, "a");
+  const { seen, handler } = collect();
+  const p = processor({
+    source: source.address, name: "unit", createLeases: true, auth: { key: server.key }, handler, on: { log() {} },
+  });
+  t.after(() => p.stop());
+  await p.run(AbortSignal.abort());
+  assert.deepEqual([p.pid, seen], [undefined, []]);
+});
+
 test("the loop over batches acknowledges them", async () => {
   const source = await fresh({}, "a", "b", "c");
   const options = {
@@ -327,6 +354,12 @@ test("a lag that is not known is null", async () => {
   const p = processor({ source: source.address, name: "nobody", leases: source.address, auth: { key: server.key } });
   assert.deepEqual(await p.lag(), { total: null, leases: [] });
   await assert.rejects(p.caughtUp({ timeoutMs: 100 }), { code: "timeout", message: /not known/ });
+});
+
+test("a certificate that is not there is no unit without leases", async () => {
+  const source = await fresh();
+  const p = processor({ source: source.address, name: "unit", ca: "/nowhere/ca.pem", auth: { key: server.key } });
+  await assert.rejects(p.caughtUp({ timeoutMs: 3000 }), { code: "missing", message: /nowhere/ });
 });
 
 test("the key is in no argument", { skip: process.platform !== "linux" && "this needs /proc" }, async (t) => {

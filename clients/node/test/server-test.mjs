@@ -74,6 +74,27 @@ test("requests fail on order", async () => {
   await assert.rejects(server.fail({ status: 1 }), { code: "usage" });
 });
 
+test("an order has its times in seconds", async () => {
+  const source = await fresh();
+  const fault = { container: source, method: "DELETE", status: 429, subStatus: 3200, retryAfterMs: 1500, delayMs: 250, times: 2 };
+  await server.fail(fault);
+  const headers = { authorization: `Bearer ${server.key}` };
+  const [left] = await (await fetch(new URL("_faults", server.endpoint), { headers })).json();
+  await server.clearFaults();
+  const { retry_after, delay, times, status, sub_status, method } = left;
+  assert.deepEqual([retry_after, delay, times, status, sub_status, method], [1.5, 0.25, 2, 429, 3200, "DELETE"]);
+});
+
+test("the lag of a unit is not that of another beside it", async () => {
+  const source = await fresh({}, "a", "b");
+  const options = { source: source.address, createLeases: true, auth: { key: server.key }, on: { log() {} } };
+  await processor({ ...options, name: "first", once: true, handler() {} }).run();
+  await source.container.items.create({ id: "c", pk: "c" });
+  await processor({ ...options, name: "second", once: true, handler() {} }).run();
+  const lags = await Promise.all(["first", "second"].map((name) => server.lag(source, name)));
+  assert.deepEqual(lags.map(({ total, leases }) => [total, leases.map((l) => l.lag)]), [[1, [1]], [0, [0]]]);
+});
+
 test("a processor goes on after throttling, a lost answer and a slow one", async (t) => {
   const source = await fresh();
   const { seen, handler } = collect();

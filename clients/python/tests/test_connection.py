@@ -189,6 +189,64 @@ class Cancels(unittest.IsolatedAsyncioTestCase):
         wire.connection.feed(line({"type": "cancel", "id": 1, "cause": "stopped"}))
         self.assertEqual(await wire.answer(), {"type": "released", "id": 1})
 
+    async def test_what_a_canceled_handler_raises_does_not_count(self) -> None:
+        begun = threading.Event()
+
+        async def handle(batch: Batch) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ValueError("broken off") from None
+
+        def plain(batch: Batch) -> None:
+            begun.set()
+            batch.cancelled.wait(LIMIT)
+            raise ValueError("broken off")
+
+        handlers: list[Handler] = [handle, plain]
+        for handler in handlers:
+            begun.clear()
+            wire = Wire(handler)
+            wire.connection.feed(batch(1, {}))
+            await asyncio.to_thread(begun.wait, LIMIT)
+            wire.connection.feed(line({"type": "cancel", "id": 1, "cause": "lost"}))
+            self.assertEqual(await wire.answer(), {"type": "released", "id": 1})
+
+    async def test_plain_functions_run_at_once(self) -> None:
+        both = threading.Barrier(2, timeout=LIMIT)
+
+        def handle(batch: Batch) -> None:
+            both.wait()
+
+        wire = Wire(handle)
+        wire.connection.feed(batch(1, {}) + batch(2, {}))
+        answers = [await wire.answer(), await wire.answer()]
+        self.assertEqual({answer["type"] for answer in answers}, {"done"})
+
+    async def test_the_end_of_the_pipe_answers_a_question(self) -> None:
+        async def handle(batch: Batch) -> None: ...
+
+        wire = Wire(handle)
+        wire.connection.feed(line({"type": "hello", "version": 1, "can": ["status", "caughtup"]}))
+        asked = [asyncio.create_task(wire.connection.ask(kind)) for kind in ("status", "caughtup")]
+        self.assertEqual([(await wire.answer())["type"] for _ in asked], ["status", "caughtup"])
+        wire.connection.end()
+        for one in asked:
+            with self.assertRaises(ChangefeedError) as caught:
+                await asyncio.wait_for(one, LIMIT)
+            self.assertEqual(caught.exception.code, "died")
+
+    async def test_a_wait_of_more_than_a_day_has_no_limit(self) -> None:
+        async def handle(batch: Batch) -> None: ...
+
+        wire = Wire(handle)
+        wire.connection.feed(line({"type": "hello", "version": 1, "can": ["caughtup"]}))
+        for seconds, want in ((5, 5), (0, 0.001), (86_400, 86_400), (86_401, None), (float("inf"), None), (None, None)):
+            asked = asyncio.create_task(wire.connection.ask("caughtup", seconds))
+            self.assertEqual((await wire.answer()).get("seconds"), want)
+            asked.cancel()
+
     async def test_the_end_of_the_pipe_cancels_batches_as_lost(self) -> None:
         begun: asyncio.Queue[Batch] = asyncio.Queue()
 
@@ -287,6 +345,22 @@ class Reading(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(ValueError):
             _ = changes[0].previous
         self.assertEqual((changes[0].previous_json, changes[1].previous), (number, None))
+
+    async def test_a_batch_has_the_members_of_its_message(self) -> None:
+        received: list[Batch] = []
+
+        async def handle(batch: Batch) -> None:
+            received.append(batch)
+
+        members = {"lease": "-7F", "range": "00-7F", "instance": "one", "epoch": 3, "attempt": 2, "session": "0:1#2"}
+        members |= {"position": "5", "head": 9, "charge": 2.5, "seconds": 30.0}
+        wire = Wire(handle)
+        for more in ({"cut": True}, {"redriven": True}, {"manual": True}, {}):
+            wire.connection.feed(batch(4, {}, **members, **more))
+            await wire.answer()
+            flags = {"cut": False, "redriven": False, "manual": False, **more}
+            for name, want in {"id": 4, **members, **flags}.items():
+                self.assertEqual(getattr(received[-1], name), want, name)
 
     async def test_members_of_all_versions(self) -> None:
         message = json.loads(batch(1, {"a": 2}))

@@ -16,10 +16,11 @@ import threading
 import time
 import unittest
 from collections.abc import Iterator
+from typing import Any
 
 from support import LIMIT, WithServer, documents, environment
 
-from changefeed import Batch, BinaryNotFound, ChangefeedError, Event, Processor, _binary, _child, _options
+from changefeed import Batch, BinaryNotFound, ChangefeedError, Event, Processor, _binary, _child, _options, _status
 
 APP = """
 import asyncio, logging, sys
@@ -198,10 +199,44 @@ class Events(WithServer):
         self.assertEqual(len(seen), 1)
 
 
+class Accounts(WithServer):
+    async def test_a_processor_that_does_not_run_asks_with_its_account(self) -> None:
+        orders = await self.account.fresh_container()
+
+        async def handle(batch: Batch) -> None:
+            pass
+
+        p = Processor(orders, name="m", handler=handle, create_leases=True, ca="/nowhere/ca.pem")
+        with self.assertRaisesRegex(ChangefeedError, "/nowhere/ca.pem"):
+            await p.status()
+
+
 class Options(unittest.TestCase):
     def test_flags(self) -> None:
         options = {"name": "a b", "hold": True, "once": False, "max_attempts": 0, "leases": None}
         self.assertEqual(_options.flags(options), ["--name=a b", "--hold", "--max-attempts=0"])
+
+    def test_each_option_has_its_flag(self) -> None:
+        durations = ("max_age", "timeout", "drain", "expiration", "renew", "acquire", "poll")
+        counts = ("batch_size", "concurrency", "max_attempts", "max_set_aside", "min_leases", "weight")
+        texts = ("leases", "instance", "dead_letters", "variant")
+        switches = ("create_leases", "manual", "hold", "once", "share_by_load")
+        options: dict[str, Any] = {name: name for name in texts} | dict.fromkeys(switches, True)
+        options |= {name: number for number, name in enumerate((*durations, *counts), 1)}
+        p = Processor("orders", name="m", handler=print, start="now", mode="all", **options)
+        want = {"--source=orders", "--name=m", "--from=now", "--mode=all"}
+        for name, value in options.items():
+            text = "" if value is True else f"={value}" + ("000000000ns" if name in durations else "")
+            want.add("--" + name.replace("_", "-") + text)
+        self.assertEqual((set(p._flags), len(p._flags)), (want, len(want)))
+
+    def test_units_of_one_name_are_told_apart(self) -> None:
+        unit = {"kind": "unit", "processor": "m", "instances": 1, "pending_exact": True, "pending_shared": False}
+        unit |= {"oldest_seconds": 0, "stuck": [], "watermark": None, "unknown": None}
+        rows = [{**unit, "container": "old-orders", "pending": 7}, {**unit, "container": "orders", "pending": 3}]
+        for source, pending in (("docstore:data#orders", 3), ("docstore:data#old-orders", 7)):
+            for given in (rows, rows[::-1]):
+                self.assertEqual(_status.status_of("m", source, given).pending, pending)
 
     def test_durations_and_starts(self) -> None:
         self.assertEqual(_options.duration("poll", 0.25), "250000000ns")

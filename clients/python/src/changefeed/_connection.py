@@ -19,6 +19,7 @@ from changefeed._version import VERSION
 Handler = Callable[[Batch], Awaitable[None] | None]
 
 HEARTBEAT = 5.0  # seconds
+_LONGEST = 24 * 3600  # seconds of a question; the processor refuses more
 
 Token = Callable[[str], Awaitable[tuple[str, float]]]  # a token of a scope, and when it expires
 
@@ -184,7 +185,7 @@ class Connection:
         self._questions += 1
         number = self._questions
         question = self._asking[number] = self._loop.create_future()
-        limit = {} if seconds is None else {"seconds": max(seconds, 0.001)}
+        limit = {} if seconds is None or seconds > _LONGEST else {"seconds": max(seconds, 0.001)}
         self._send({"type": kind, "id": number, **limit})
         try:
             answer: dict[str, Any] = await question

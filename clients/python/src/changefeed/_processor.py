@@ -227,7 +227,7 @@ class Processor:
         try:
             rows = await _binary.run_async(_binary.find(self._given_binary), arguments, env=self._env)
         except ChangefeedError as error:
-            if error.code != "missing":
+            if error.code != "missing" or error.error.startswith(("--ca ", "--context ")):
                 raise
             rows = []  # the lease container is not there yet
         return _status.status_of(self.name, self.source, rows)

@@ -23,7 +23,7 @@ from typing import Any
 from changefeed import _status
 from changefeed._child import Event, event_of
 from changefeed._connection import Connection, Handler, Token
-from changefeed._errors import ChangefeedError
+from changefeed._errors import ChangefeedError, Seconds, seconds_of
 
 __all__ = ["Unit", "serve", "serve_async"]
 
@@ -50,9 +50,9 @@ class Unit:
         answer = await connection.ask("status")
         return _status.status_in(connection.unit, answer["status"])
 
-    async def caught_up(self, timeout: float | None = None) -> None:
-        """Waits until everything is handled that was written before the call; timeout in seconds."""
-        await self._open().ask("caughtup", timeout)
+    async def caught_up(self, timeout: Seconds | None = None) -> None:
+        """Waits until everything is handled that was written before the call; timeout in seconds, or a timedelta."""
+        await self._open().ask("caughtup", None if timeout is None else seconds_of(timeout))
 
 
 def serve(
