@@ -49,6 +49,7 @@ func (g *ledger) countCall(b *feed.Batch) {
 // the most.
 func (g *ledger) followPage(c *call, t *tenure, b *feed.Batch) bool {
 	by := c.by.(*instance)
+	t.forgetUnheard(b)
 	if cut := g.pageAfterCut(t, reading{by, b.Range}, b); cut != nil {
 		t.readOnFrom(cut)
 	}

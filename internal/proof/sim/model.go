@@ -90,6 +90,7 @@ type tenure struct {
 	next    map[*page]*page // that was handed over after a page
 	n       int             // how many of its changes the process goes on after
 	late    bool            // a handler has failed after its time: batches are smaller
+	unheard *call           // has failed in a program, which may have died before its checkpoint
 	isOther bool            // the attempts in its lease were those of a change that does not come
 	done    []int64         // LSNs of changes that were handled, in order; the store is not seen to be after them yet
 	newest  int             // how many of them are of the last batch; 0 if that has failed
@@ -303,6 +304,24 @@ func (t *tenure) noteReturned(c *call, ok bool) {
 		for _, change := range c.changes {
 			t.calls[versionOf(change)]++
 		}
+	}
+}
+
+// forgetUnheard goes back to before a batch that comes again, though its handler has asked for a checkpoint: the
+// program has died with that wish.
+func (t *tenure) forgetUnheard(b *feed.Batch) {
+	c := t.unheard
+	if c == nil || c.page != t.hand {
+		return
+	}
+	from := c.end - len(c.changes)
+	if !begins(c.page.changes[from:c.end], b) {
+		return
+	}
+	t.unheard, t.n, t.last = nil, from, c.page.tokenBefore(from)
+	for _, change := range c.changes {
+		delete(t.passed, versionOf(change))
+		delete(t.asked, versionOf(change))
 	}
 }
 

@@ -115,12 +115,16 @@ func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
 	err := p.handOver(ctx, b)
 	l, cause := p.of.world.ledger, context.Cause(ctx)
 	switch h, known := p.takeEnd(b); {
-	case known && err != nil && h.ok:
-		l.judgeBy(ctx, h.call)
-		l.endCall(h.call, false, nil)
 	case known:
 		l.judgeBy(ctx, h.call)
-		l.endCall(h.call, h.ok, h.done)
+		if err != nil {
+			l.noteUnheard(h.call)
+		}
+		if err != nil && h.ok { // the answer did not arrive
+			l.endCall(h.call, false, nil)
+		} else {
+			l.endCall(h.call, h.ok, h.done)
+		}
 	case err != nil && (cause == nil || errors.Is(cause, feed.ErrHandlerTimeout)): // else nothing counts
 		l.endCall(l.handOver(ctx, p.of, b), false, nil)
 	}
