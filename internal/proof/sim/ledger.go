@@ -305,16 +305,6 @@ func (g *ledger) endCall(c *call, ok bool, done []feed.Change) {
 	}
 }
 
-// noteUnheard notes a call that has failed in a program: if the program has died, the processor may not have heard of
-// its wish for a checkpoint.
-func (g *ledger) noteUnheard(c *call) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c.tenure.manual && c.page != nil {
-		c.tenure.unheard = c
-	}
-}
-
 func (g *ledger) isOpen(v version) bool { _, open := g.open[v]; return open }
 
 // markDone notes a handled version.

@@ -307,24 +307,6 @@ func (t *tenure) noteReturned(c *call, ok bool) {
 	}
 }
 
-// forgetUnheard goes back to before a batch that comes again, though its handler has asked for a checkpoint: the
-// program has died with that wish.
-func (t *tenure) forgetUnheard(b *feed.Batch) {
-	c := t.unheard
-	if c == nil || c.page != t.hand {
-		return
-	}
-	from := c.end - len(c.changes)
-	if !begins(c.page.changes[from:c.end], b) {
-		return
-	}
-	t.unheard, t.n, t.last = nil, from, c.page.tokenBefore(from)
-	for _, change := range c.changes {
-		delete(t.passed, versionOf(change))
-		delete(t.asked, versionOf(change))
-	}
-}
-
 // passBatch records the progress of the process past a batch.
 func (t *tenure) passBatch(c *call) {
 	if c.page == nil {

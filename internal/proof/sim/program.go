@@ -131,6 +131,34 @@ func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
 	return err
 }
 
+// noteUnheard notes a call that has failed in a program: if the program has died, the processor may not have heard of
+// its wish for a checkpoint.
+func (g *ledger) noteUnheard(c *call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.tenure.manual && c.page != nil {
+		c.tenure.unheard = c
+	}
+}
+
+// forgetUnheard goes back to before a batch that comes again, though its handler has asked for a checkpoint: the
+// program has died with that wish.
+func (t *tenure) forgetUnheard(b *feed.Batch) {
+	c := t.unheard
+	if c == nil || c.page != t.hand {
+		return
+	}
+	from := c.end - len(c.changes)
+	if !begins(c.page.changes[from:c.end], b) {
+		return
+	}
+	t.unheard, t.n, t.last = nil, from, c.page.tokenBefore(from)
+	for _, change := range c.changes {
+		delete(t.passed, versionOf(change))
+		delete(t.asked, versionOf(change))
+	}
+}
+
 // judgeBy lets a call be judged by the context of the processor: that of the program ends with the call.
 func (g *ledger) judgeBy(ctx context.Context, c *call) {
 	g.mu.Lock()
