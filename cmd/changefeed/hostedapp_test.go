@@ -177,7 +177,7 @@ func TestMistakesInAnAppHaveTheirExitCodes(t *testing.T) {
 			t.Errorf("host, function: %s ends with %d, want %d: %v", names, code, want, err)
 		}
 		args := []string{"functions", dir, "--check"}
-		for _, name := range strings.Split(strings.Trim(names, "[]"), ", ") {
+		for name := range strings.SplitSeq(strings.Trim(names, "[]"), ", ") {
 			args = append(args, "--function", strings.Trim(name, `"`))
 		}
 		if _, _, err := call(t, args...); exitCode(t.Context(), err, true) != want {
