@@ -207,7 +207,7 @@ func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 	if err != nil {
 		return err
 	}
-	line, err := encodeBatch(h.describeBatch(id, b), b)
+	line, err := encodeBatch(h.describeBatch(id, b), b, h.hello.Columns)
 	if err != nil {
 		h.takeCall(id)
 		return err

@@ -134,8 +134,9 @@ type toHost struct {
 	Client    string  `json:"client,omitempty"`
 	Batches   int     `json:"batches,omitempty"`
 	Heartbeat float64 `json:"heartbeat,omitempty"`
-	Events    bool    `json:"events,omitempty"` // the program wants events
-	Tokens    bool    `json:"tokens,omitempty"` // the program answers requests for tokens
+	Events    bool    `json:"events,omitempty"`  // the program wants events
+	Tokens    bool    `json:"tokens,omitempty"`  // the program answers requests for tokens
+	Columns   bool    `json:"columns,omitempty"` // the program wants the changes of a batch in columns
 
 	// of a question, how long its answer may take; 0 is no limit
 	Seconds float64 `json:"seconds,omitempty"`
@@ -337,12 +338,19 @@ func marshalLine(message any) ([]byte, error) {
 }
 
 // encodeBatch returns a batch as a line.
-func encodeBatch(head batchHead, b *feed.Batch) ([]byte, error) {
+func encodeBatch(head batchHead, b *feed.Batch, columns bool) ([]byte, error) {
 	line, err := marshalLine(head)
 	if err != nil {
 		return nil, fmt.Errorf("encode batch: %w", err)
 	}
 	text := make([]byte, 0, len(line)+changesSize(b.Changes))
+	if columns {
+		text = append(append(text, line[:len(line)-len("}\n")]...), `,"changes":`...)
+		if text, err = changeline.AppendColumns(text, b.Changes); err != nil {
+			return nil, err
+		}
+		return append(text, "}\n"...), nil
+	}
 	text = append(append(text, line[:len(line)-len("}\n")]...), `,"changes":[`...)
 	for i := range b.Changes {
 		if i > 0 {

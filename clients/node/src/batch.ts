@@ -1,17 +1,19 @@
 import type { Undecoded } from "./failures.js";
 
-/** A change as the contract has it. */
-export interface RawChange {
-  lsn: number;
-  time: string;
-  op: "upsert" | "create" | "replace" | "delete";
-  id: string;
-  key: unknown[];
-  range: string;
-  document?: unknown;
-  previous?: unknown;
-  previous_lsn?: number;
-  expired?: boolean;
+/**
+ * The changes of a batch as the contract has them: for each member an array with the values of all changes. A column
+ * that is not there: op is "upsert", the id is that of the document, and the others have no change.
+ */
+export interface Columns {
+  lsn: number[];
+  time: string[];
+  op?: ("upsert" | "create" | "replace" | "delete")[];
+  id?: string[];
+  key: unknown[][];
+  expired?: boolean[];
+  document: unknown[]; // null of a delete
+  previous?: unknown[];
+  previous_lsn?: number[];
 }
 
 /** A batch as the contract has it. */
@@ -31,37 +33,39 @@ export interface RawBatch {
   head?: number;
   charge?: number;
   seconds?: number;
-  changes: RawChange[];
+  changes: Columns;
 }
 
 /** Change is a change of a document. */
 export class Change<T> {
-  readonly #raw: RawChange;
+  readonly #of: Columns;
+  readonly #index: number;
   /** The document; undefined if the change is a delete, which comes only in mode "all". */
   readonly value: T;
   /** The version before, if the container keeps it. */
   readonly previous: T | undefined;
 
-  constructor(raw: RawChange, value: T, previous: T | undefined) {
-    this.#raw = raw;
+  constructor(of: Columns, index: number, value: T, previous: T | undefined) {
+    this.#of = of;
+    this.#index = index;
     this.value = value;
     this.previous = previous;
   }
 
   /** The id of the document. */
-  get id(): string { return this.#raw.id; }
+  get id(): string { return this.#of.id?.[this.#index] ?? (this.#of.document[this.#index] as { id: string }).id; }
   /** The partition key: several values if it is hierarchical. */
-  get key(): readonly unknown[] { return this.#raw.key; }
+  get key(): readonly unknown[] { return this.#of.key[this.#index] ?? []; }
   /** The number of the commit. For a key, it only grows. */
-  get lsn(): number { return this.#raw.lsn; }
+  get lsn(): number { return this.#of.lsn[this.#index] ?? 0; }
   /** "upsert" in mode "latest"; "create", "replace" or "delete" in mode "all". */
-  get op(): RawChange["op"] { return this.#raw.op; }
+  get op(): "upsert" | "create" | "replace" | "delete" { return this.#of.op?.[this.#index] ?? "upsert"; }
   /** When the change was committed. */
-  get time(): Date { return new Date(this.#raw.time); }
+  get time(): Date { return new Date(this.#of.time[this.#index] ?? NaN); }
   /** True if the time to live has deleted the document. */
-  get expired(): boolean { return this.#raw.expired ?? false; }
+  get expired(): boolean { return this.#of.expired?.[this.#index] ?? false; }
   /** The lsn of the version before. */
-  get previousLsn(): number | undefined { return this.#raw.previous_lsn; }
+  get previousLsn(): number | undefined { return this.#of.previous_lsn?.[this.#index] || undefined; }
 }
 
 /** Batch is what a handler receives: changes of a lease, those of each key in order. */
@@ -114,18 +118,18 @@ export interface Decoded<T> {
 }
 
 /** decodeChanges decodes the documents of a batch. */
-export function decodeChanges<T>(
-  raw: readonly RawChange[], decode: ((document: unknown) => T) | undefined,
-): Decoded<T> {
+export function decodeChanges<T>(of: Columns, decode: ((document: unknown) => T) | undefined): Decoded<T> {
+  const valueOf = (document: unknown) => document ?? undefined;
   if (!decode) {
-    const changes = raw.map((c) => new Change<T>(c, c.document as T, c.previous as T | undefined));
+    const changes = of.document.map((document, index) =>
+      new Change<T>(of, index, valueOf(document) as T, valueOf(of.previous?.[index]) as T | undefined));
     return { changes, undecoded: [], places: undefined };
   }
-  const decodeIf = (document: unknown) => document === undefined ? undefined : decode(document);
+  const decodeIf = (document: unknown) => valueOf(document) === undefined ? undefined : decode(document);
   const all: Decoded<T> = { changes: [], undecoded: [], places: [] };
-  raw.forEach((c, index) => {
+  of.document.forEach((document, index) => {
     try {
-      all.changes.push(new Change<T>(c, decodeIf(c.document) as T, decodeIf(c.previous)));
+      all.changes.push(new Change<T>(of, index, decodeIf(document) as T, decodeIf(of.previous?.[index])));
       all.places?.push(index);
     } catch (error) {
       all.undecoded.push({ index, error });

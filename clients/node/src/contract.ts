@@ -92,7 +92,7 @@ export class Connection<T> {
     this.#hello.catch(() => {}); // whoever asks hears of it
     to.on("error", () => {}); // the end of the other pipe says the same
     this.#send({
-      type: "hello", version, client, batches: settings.batches,
+      type: "hello", version, client, batches: settings.batches, columns: true,
       ...(settings.heartbeatMs > 0 ? { heartbeat: settings.heartbeatMs / 1000 } : {}),
       ...(settings.onEvent ? { events: true } : {}), ...(settings.token ? { tokens: true } : {}),
     });
