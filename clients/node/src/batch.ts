@@ -2,13 +2,13 @@ import type { Undecoded } from "./failures.js";
 
 /**
  * The changes of a batch as the contract has them: for each member an array with the values of all changes. A column
- * that is not there: op is "upsert", the id is that of the document, and the others have no change.
+ * that is not there: op is "upsert", and no change has the others.
  */
 export interface Columns {
   lsn: number[];
   time: string[];
   op?: ("upsert" | "create" | "replace" | "delete")[];
-  id?: string[];
+  id: string[];
   key: unknown[][];
   expired?: boolean[];
   document: unknown[]; // null of a delete
@@ -53,7 +53,7 @@ export class Change<T> {
   }
 
   /** The id of the document. */
-  get id(): string { return this.#of.id?.[this.#index] ?? (this.#of.document[this.#index] as { id: string }).id; }
+  get id(): string { return this.#of.id[this.#index] ?? ""; }
   /** The partition key: several values if it is hierarchical. */
   get key(): readonly unknown[] { return this.#of.key[this.#index] ?? []; }
   /** The number of the commit. For a key, it only grows. */

@@ -23,10 +23,14 @@ def line(message: dict[str, Any]) -> bytes:
 
 
 def batch(number: int, *documents: Any, **more: Any) -> bytes:
-    changes = [
-        {"lsn": n, "time": "2026-01-31T12:00:00.123456789Z", "op": "upsert", "id": str(n), "key": ["a"], "document": d}
-        for n, d in enumerate(documents)
-    ]
+    count = range(len(documents))
+    changes: dict[str, list[Any]] = {
+        "lsn": list(count),
+        "time": ["2026-01-31T12:00:00.123456789Z" for _ in count],
+        "id": [str(n) for n in count],
+        "key": [["a"] for _ in count],
+        "document": list(documents),
+    }
     head = {"type": "batch", "id": number, "lease": "-FF", "range": "-FF", "instance": "i", "epoch": 1, "attempt": 1}
     return line({**head, **more, "changes": changes})
 
@@ -337,7 +341,7 @@ class Reading(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_previous_document_that_python_cannot_parse_fails_alone(self) -> None:
         message = json.loads(batch(1, {"a": 1}, {"a": 2}))
-        message["changes"][0] |= {"op": "replace", "previous": "MARK"}
+        message["changes"] |= {"op": ["replace", "upsert"], "previous": ["MARK", None]}
         number = "9" * 5000
         data = line(message).replace(b'"MARK"', number.encode())
         changes = await self.received(data, len(data))
@@ -364,7 +368,7 @@ class Reading(unittest.IsolatedAsyncioTestCase):
 
     async def test_members_of_all_versions(self) -> None:
         message = json.loads(batch(1, {"a": 2}))
-        message["changes"][0] |= {"op": "replace", "previous": {"a": 1}, "previous_lsn": 3, "expired": True}
+        message["changes"] |= {"op": ["replace"], "previous": [{"a": 1}], "previous_lsn": [3], "expired": [True]}
         data = line(message)
         change = (await self.received(data, len(data)))[0]
         self.assertEqual(

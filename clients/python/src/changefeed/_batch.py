@@ -27,6 +27,13 @@ def parse_time(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(f"{match[1]}.{fraction}{match[3].replace('Z', '+00:00')}")
 
 
+Columns = dict[str, list[Any]]
+"""The changes of a batch as the contract has them: for each member a list with the values of all changes.
+
+A column that is not there: op is "upsert", and no change has the others.
+"""
+
+
 class _Text:
     """The text of a batch, in which the documents are found when somebody asks."""
 
@@ -34,14 +41,17 @@ class _Text:
 
     def __init__(self, line: str, parsed: bool) -> None:
         self._line = line
-        self._spans: list[dict[str, _scan.Span]] | None = None
-        self.parsed = parsed  # else the members of changes have no documents
+        self._spans: dict[str, list[_scan.Span]] | None = None
+        self.parsed = parsed  # else the columns of documents are empty
 
     def of(self, index: int, name: str) -> str | None:
         if self._spans is None:
             self._spans = _scan.spans(self._line)
-        span = self._spans[index].get(name)
-        return None if span is None else self._line[span[0] : span[1]].strip()
+        if name not in self._spans:
+            return None
+        start, end = self._spans[name][index]
+        text = self._line[start:end].strip()
+        return None if text == "null" else text
 
 
 class Change:
@@ -50,15 +60,22 @@ class Change:
     Do not modify document and previous: a batch that comes again is another batch, but your own later code sees it.
     """
 
-    __slots__ = ("_index", "_members", "_text")  # a dataclass takes twice as long to make
+    __slots__ = ("_columns", "_index", "_text")  # a dataclass takes twice as long to make
 
-    def __init__(self, members: dict[str, Any], text: _Text | None = None, index: int = 0) -> None:
-        self._members = members
+    def __init__(self, columns: Columns, index: int = 0, text: _Text | None = None) -> None:
+        self._columns = columns
         self._text = text
         self._index = index
 
+    def _member(self, name: str) -> Any:
+        column = self._columns.get(name)
+        return None if column is None else column[self._index]
+
     def __eq__(self, other: object) -> bool:
-        return self._members == other._members if isinstance(other, Change) else NotImplemented
+        if not isinstance(other, Change):
+            return NotImplemented
+        names = self._columns.keys() | other._columns.keys()
+        return all(self._member(name) == other._member(name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -75,44 +92,42 @@ class Change:
         **more: Any,
     ) -> Change:
         """A change for the tests of a handler."""
-        members: dict[str, Any] = {"lsn": lsn, "op": op, "key": key or [], **more}
+        members: dict[str, Any] = {"lsn": lsn, "op": op, "key": key or [], "document": document, **more}
         members["id"] = id if id is not None else str((document or {}).get("id", ""))
         members["time"] = (time or datetime.datetime.now(datetime.timezone.utc)).isoformat()
-        if document is not None:
-            members["document"] = document
-        return cls(members)
+        return cls({name: [value] for name, value in members.items()})
 
     @property
     def lsn(self) -> int:
         """The log sequence number of the change in its partition."""
-        return int(self._members["lsn"])
+        return int(self._columns["lsn"][self._index])
 
     @property
     def time(self) -> datetime.datetime:
         """When the change was committed."""
-        return parse_time(self._members["time"])
+        return parse_time(self._columns["time"][self._index])
 
     @property
     def op(self) -> Op:
         """The operation: upsert if the feed does not know more (mode="latest")."""
-        return cast(Op, self._members["op"])
+        return cast(Op, self._member("op") or "upsert")
 
     @property
     def id(self) -> str:
         """The id of the document."""
-        return str(self._members.get("id", ""))
+        return str(self._columns["id"][self._index])
 
     @property
     def key(self) -> list[Any]:
         """The value of the partition key, one element for each path."""
-        key = self._members.get("key")
+        key = self._columns["key"][self._index]
         return key if isinstance(key, list) else [key]
 
     @property
     def document(self) -> Any:
         """The document as parsed JSON; None for a delete. Numbers with a point are floats: see json."""
         if self._text is None or self._text.parsed:
-            return self._members.get("document")
+            return self._columns["document"][self._index]
         return self._parsed("document")
 
     @property
@@ -133,24 +148,24 @@ class Change:
     @property
     def previous_lsn(self) -> int | None:
         """The number of the change before; None if the feed does not say (mode="all")."""
-        lsn = self._members.get("previous_lsn")
-        return None if lsn is None else int(lsn)
+        lsn = self._member("previous_lsn")
+        return int(lsn) if lsn else None
 
     @property
     def expired(self) -> bool:
         """Whether a delete came from the time to live of the document (mode="all")."""
-        return bool(self._members.get("expired", False))
+        return bool(self._member("expired"))
 
     def _parsed(self, name: str) -> Any:
         if self._text is not None and not self._text.parsed:
             text = self._text.of(self._index, name)
             return None if text is None else json.loads(text)
-        return self._members.get(name)
+        return self._member(name)
 
     def _raw(self, name: str) -> str | None:
         if self._text is not None:
             return self._text.of(self._index, name)
-        value = self._members.get(name)
+        value = self._member(name)
         return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def __repr__(self) -> str:
@@ -233,9 +248,9 @@ def read_message(line: bytes) -> tuple[dict[str, Any], _Text]:
 
 def batch_of(message: dict[str, Any], text: _Text, checkpoint: Callable[[], Awaitable[None]]) -> Batch:
     """The batch of a message."""
-    changes = message["changes"]
+    columns = message["changes"]
     return Batch(
-        changes=tuple([Change(members, text, index) for index, members in enumerate(changes)]),
+        changes=tuple([Change(columns, index, text) for index in range(len(columns["lsn"]))]),
         lease=message["lease"],
         range=message["range"],
         instance=message["instance"],

@@ -87,6 +87,7 @@ class Connection:
     def start(self) -> None:
         """Says hello."""
         hello: dict[str, Any] = {"type": "hello", "version": 1, "batches": self._batches, "heartbeat": HEARTBEAT}
+        hello["columns"] = True
         if self._on_event is not None:
             hello["events"] = True
         if self._token is not None:

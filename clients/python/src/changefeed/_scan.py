@@ -6,42 +6,44 @@ import json
 import re
 from typing import Any
 
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
-_CHANGE_DEPTH = 3  # the message, its changes, a change
+_DOCUMENTS = ("document", "previous")
+_COLUMN_DEPTH = 3  # the message, its changes, a column
 
 Span = tuple[int, int]
 
-
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]')
 _NAME = re.compile(r'[\s,]*"((?:[^"\\]|\\.)*)"\s*:\s*')
 _NEXT = re.compile(r"[\s,]*")
 _decode = json.JSONDecoder().raw_decode
 
 
-def spans(line: str) -> list[dict[str, Span]]:
-    """For each change of a batch: where the values of its members stand in the line."""
+def spans(line: str) -> dict[str, list[Span]]:
+    """For each column of documents of a batch: where its elements stand in the line."""
     try:
         return _spans_of_parsed(line)
     except (ValueError, RecursionError):  # a document that Python cannot parse
         return _spans_of_tokens(line)
 
 
-def _spans_of_parsed(line: str) -> list[dict[str, Span]]:
+def _spans_of_parsed(line: str) -> dict[str, list[Span]]:
     """The fast way, which parses values to find their ends."""
-    found: list[dict[str, Span]] = []
+    found: dict[str, list[Span]] = {}
     name, at = _name(line, line.index("{") + 1)
     while name != "changes":
         name, at = _name(line, _decode(line, at)[1])
     at = _after(line, at + 1)
-    while line[at] != "]":
-        members: dict[str, Span] = {}
-        at = _after(line, at + 1)
-        while line[at] != "}":
-            name, start = _name(line, at)
-            end = _decode(line, start)[1]
-            members[name] = (start, end)
-            at = _after(line, end)
-        found.append(members)
-        at = _after(line, at + 1)
+    while line[at] != "}":
+        name, at = _name(line, at)
+        if name in _DOCUMENTS:
+            found[name] = []
+            at = _after(line, at + 1)
+            while line[at] != "]":
+                end = _decode(line, at)[1]
+                found[name].append((at, end))
+                at = _after(line, end)
+            at = _after(line, at + 1)
+        else:
+            at = _after(line, _decode(line, at)[1])
     return found
 
 
@@ -59,30 +61,33 @@ def _after(line: str, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _spans_of_tokens(line: str) -> list[dict[str, Span]]:
+def _spans_of_tokens(line: str) -> dict[str, list[Span]]:
     """The slow way, which parses nothing."""
-    found: list[dict[str, Span]] = []
+    found: dict[str, list[Span]] = {}
     depth = 0
-    member, name, start = "", "", 0  # of the message; of a change, and where its value starts
-    last = ""
+    member, column, last = "", "", ""  # of the message; of its changes; the last text
+    start = 0  # of an element
     for token in _TOKEN.finditer(line):
         text = token.group()
+        is_element = depth == _COLUMN_DEPTH and member == "changes" and column in _DOCUMENTS
         if text == ":":
             if depth == 1:
                 member = last
-            elif depth == _CHANGE_DEPTH and member == "changes":
-                name, start = last, token.end()
+            elif depth == 2:  # noqa: PLR2004
+                column = last
         elif text in "{[":
             depth += 1
-            if depth == _CHANGE_DEPTH and member == "changes":
-                found.append({})
+            if depth == _COLUMN_DEPTH and member == "changes" and column in _DOCUMENTS:
+                found[column], start = [], token.end()
         elif text in "}],":
-            if depth == _CHANGE_DEPTH and member == "changes":
-                found[-1][name] = (start, token.start())
+            if is_element:
+                if line[start : token.start()].strip():
+                    found[column].append((start, token.start()))
+                start = token.end()
             if text != ",":
                 depth -= 1
         else:
-            last = json.loads(text) if depth in (1, _CHANGE_DEPTH) else ""
+            last = json.loads(text) if depth in (1, 2) else ""
     return found
 
 
@@ -90,11 +95,8 @@ def without_documents(line: str) -> Any:
     """The message with null in place of documents: for documents that Python cannot parse."""
     parts: list[str] = []
     at = 0
-    for change in spans(line):
-        for name in ("document", "previous"):
-            if name in change:
-                start, end = change[name]
-                parts += [line[at:start], "null"]
-                at = end
+    for start, end in sorted(span for column in spans(line).values() for span in column):
+        parts += [line[at:start], "null"]
+        at = end
     parts.append(line[at:])
     return json.loads("".join(parts))
