@@ -8,9 +8,9 @@ import (
 )
 
 // AppendColumns appends changes as an object of columns: for each member of the form of [Append] an array with its
-// values, in the order of the changes. A program parses it in two thirds of the time, because the names of the members
-// stand there once. These columns are left out: range, which the batch has; op, if each change is an upsert; and expired,
-// previous and previous_lsn, if no change has them.
+// values, in the order of the changes. A program parses that in two thirds of the time, because the names of the
+// members stand there once. These columns are left out: range, which the batch has; op, if each change is an upsert;
+// and expired, previous and previous_lsn, if no change has them.
 func AppendColumns(dst []byte, changes []feed.Change) ([]byte, error) {
 	var has struct{ op, expired, previous, previousLSN bool }
 	for i := range changes {
@@ -40,12 +40,16 @@ func AppendColumns(dst []byte, changes []feed.Change) ([]byte, error) {
 		dst = append(dst, ']')
 	}
 	dst = append(dst, '{')
-	column("lsn", true, func(dst []byte, c *feed.Change) ([]byte, error) { return strconv.AppendInt(dst, c.LSN, 10), nil })
+	column("lsn", true, func(dst []byte, c *feed.Change) ([]byte, error) {
+		return strconv.AppendInt(dst, c.LSN, 10), nil
+	})
 	column("time", true, func(dst []byte, c *feed.Change) ([]byte, error) {
 		dst, err := c.Time.AppendText(append(dst, '"'))
 		return append(dst, '"'), err
 	})
-	column("op", has.op, func(dst []byte, c *feed.Change) ([]byte, error) { return appendText(dst, c.Op.String()), nil })
+	column("op", has.op, func(dst []byte, c *feed.Change) ([]byte, error) {
+		return appendText(dst, c.Op.String()), nil
+	})
 	column("id", true, func(dst []byte, c *feed.Change) ([]byte, error) { return appendText(dst, c.ID), nil })
 	column("key", true, func(dst []byte, c *feed.Change) ([]byte, error) {
 		return appendCompact(dst, string(c.PartitionKey))

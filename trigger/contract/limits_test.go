@@ -112,7 +112,8 @@ func TestNoCallBeginsWhenServeHasReturned(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		over = true
-		line, err := encodeBatch(batchHead{Type: KindBatch, ID: 1, Lease: "-FF", Range: "-FF", Attempt: 1}, orders())
+		head := batchHead{Type: KindBatch, ID: 1, Lease: "-FF", Range: "-FF", Attempt: 1}
+		line, err := encodeBatch(head, orders(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -125,18 +125,22 @@ type failedItem struct {
 	Untried bool   `json:"untried,omitempty"`
 }
 
-// toHost is every message of the program.
-type toHost struct {
-	Type Kind `json:"type"`
-
-	// hello
+// programHello is what only the hello of a program has.
+type programHello struct {
 	Version   int     `json:"version,omitempty"`
 	Client    string  `json:"client,omitempty"`
 	Batches   int     `json:"batches,omitempty"`
 	Heartbeat float64 `json:"heartbeat,omitempty"`
+	Columns   bool    `json:"columns,omitempty"` // the program wants the changes of a batch in columns
 	Events    bool    `json:"events,omitempty"`  // the program wants events
 	Tokens    bool    `json:"tokens,omitempty"`  // the program answers requests for tokens
-	Columns   bool    `json:"columns,omitempty"` // the program wants the changes of a batch in columns
+}
+
+// toHost is every message of the program.
+type toHost struct {
+	Type Kind `json:"type"`
+
+	programHello
 
 	// of a question, how long its answer may take; 0 is no limit
 	Seconds float64 `json:"seconds,omitempty"`
@@ -337,21 +341,21 @@ func marshalLine(message any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// encodeBatch returns a batch as a line.
+// encodeBatch returns a batch as a line, with the changes as objects or in columns.
 func encodeBatch(head batchHead, b *feed.Batch, columns bool) ([]byte, error) {
 	line, err := marshalLine(head)
 	if err != nil {
 		return nil, fmt.Errorf("encode batch: %w", err)
 	}
 	text := make([]byte, 0, len(line)+changesSize(b.Changes))
+	text = append(append(text, line[:len(line)-len("}\n")]...), `,"changes":`...)
 	if columns {
-		text = append(append(text, line[:len(line)-len("}\n")]...), `,"changes":`...)
 		if text, err = changeline.AppendColumns(text, b.Changes); err != nil {
 			return nil, err
 		}
 		return append(text, "}\n"...), nil
 	}
-	text = append(append(text, line[:len(line)-len("}\n")]...), `,"changes":[`...)
+	text = append(text, '[')
 	for i := range b.Changes {
 		if i > 0 {
 			text = append(text, ',')

@@ -66,10 +66,10 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 	writing.Go(func() { p.lines.writeLines(struct{ io.Writer }{w}, func() { cancel(ErrHostGone) }) })
 	defer writing.Wait() // the process may exit when all answers are written
 	defer p.lines.endLines()
-	p.lines.sendLine(encode(toHost{
-		Type: KindHello, Version: Version, Client: o.Client, Batches: cmp.Or(o.Batches, 1),
+	p.lines.sendLine(encode(toHost{Type: KindHello, programHello: programHello{
+		Version: Version, Client: o.Client, Batches: cmp.Or(o.Batches, 1),
 		Heartbeat: o.Heartbeat.Seconds(), Events: o.Event != nil, Tokens: o.Token != nil,
-	}), nil)
+	}}), nil)
 	defer o.Unit.leave()
 	defer p.calls.Wait()
 	if o.Heartbeat > 0 {

@@ -19,6 +19,7 @@ const (
 
 // The abilities of a host, in its hello.
 const (
+	CanColumns  = "columns"  // a program that asks for columns gets the changes of its batches in columns
 	CanEvents   = "events"   // a program that asks for events is sent them
 	CanStatus   = "status"   // the host answers status
 	CanCaughtUp = "caughtup" // the host answers caughtup
@@ -76,6 +77,7 @@ var errNotInTime = errors.New("not within the time that the program has given")
 
 // abilities returns what a host of these options can do.
 func (o *HostOptions) abilities() (can []string) {
+	can = append(can, CanColumns)
 	if o.Events {
 		can = append(can, CanEvents)
 	}

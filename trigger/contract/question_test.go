@@ -211,7 +211,7 @@ func TestAProgramThatDoesNotAskHearsNoEvents(t *testing.T) {
 		}
 		host.Tell(Event{Type: KindReady})
 		host.Fail("gone", "failed", "leases-gone", "")
-		if got, want := <-said, `{"type":"hello","version":1,"can":["events"]}`+"\n"; got != want {
+		if got, want := <-said, `{"type":"hello","version":1,"can":["columns","events"]}`+"\n"; got != want {
 			t.Errorf("the program hears %q, want %q", got, want)
 		}
 	})

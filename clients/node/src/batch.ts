@@ -65,7 +65,10 @@ export class Change<T> {
   /** True if the time to live has deleted the document. */
   get expired(): boolean { return this.#of.expired?.[this.#index] ?? false; }
   /** The lsn of the version before. */
-  get previousLsn(): number | undefined { return this.#of.previous_lsn?.[this.#index] || undefined; }
+  get previousLsn(): number | undefined {
+    const lsn = this.#of.previous_lsn?.[this.#index];
+    return lsn === 0 ? undefined : lsn; // 0 of a change without one
+  }
 }
 
 /** Batch is what a handler receives: changes of a lease, those of each key in order. */

@@ -218,7 +218,10 @@ export class Connection<T> {
     switch (message.type) {
       case "hello":
         this.#greeted = true;
-        if (this.#settings.onEvent && !message.can?.includes("events")) {
+        if (!message.can?.includes("columns")) {
+          throw new ChangefeedError("the processor sends no columns", "contract", otherRelease);
+        }
+        if (this.#settings.onEvent && !message.can.includes("events")) {
           throw new ChangefeedError("the processor sends no events", "contract", otherRelease);
         }
         this.#setHello(message.can ?? []);

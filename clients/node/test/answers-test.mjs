@@ -2,10 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decodeChanges } from "../dist/batch.js";
+import { columnsOf } from "./columns.mjs";
 import { answerOf, failedAnswer } from "../dist/failures.js";
 import { Canceled, Outage, Poison } from "@changefeed/client";
 
-const raw = ["a", "bad", "b", "worse", "c"].map((id, i) => ({ lsn: i, time: "", op: "upsert", id, key: [], document: id }));
+const changesOf = (ids) => columnsOf(ids.map((id, i) => ({ lsn: i, time: "", op: "upsert", id, key: [], document: id })));
+const raw = changesOf(["a", "bad", "b", "worse", "c"]);
 const decode = (id) => {
   if (id.length > 1) throw new Error(`no ${id}`);
   return id;
@@ -83,7 +85,7 @@ test("whatever is thrown, the answer keeps the contract", () => {
 
 test("no answer is longer than the processor reads", () => {
   assert.equal(failedAnswer(7, new Error("x".repeat(17e6))).error.length, 8192);
-  const many = decodeChanges(Array.from({ length: 20_000 }, (_, i) => ({ ...raw[0], lsn: i })), undefined);
+  const many = decodeChanges(changesOf(Array(20_000).fill("a")), undefined);
   const failed = many.changes.map((change) => ({ change, error: "\u0000".repeat(9000) }));
   const answered = answerOf(7, { failed }, many.changes, [], undefined);
   assert.equal(answered.items.length, 20_000);

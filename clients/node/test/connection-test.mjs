@@ -5,10 +5,12 @@ import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { Connection } from "../dist/contract.js";
 import { BatchQueue } from "../dist/queue.js";
+import { columnsOf } from "./columns.mjs";
 
-const hello = { type: "hello", version: 1, can: ["status", "caughtup"] };
+const hello = { type: "hello", version: 1, can: ["columns", "status", "caughtup"] };
 const batch = {
-  type: "batch", id: 1, lease: "-FF", range: "-FF", instance: "one", epoch: 1, attempt: 1, manual: true, changes: [],
+  type: "batch", id: 1, lease: "-FF", range: "-FF", instance: "one", epoch: 1, attempt: 1, manual: true,
+  changes: columnsOf([]),
 };
 
 /** signalled returns a promise and its function. */
@@ -81,7 +83,7 @@ test("after a cancel, only a result counts", { timeout: 10_000 }, async () => {
       await aborted(signal);
       return result();
     };
-    const { said, hear } = connect(handler, hello, { ...batch, changes: [change, { ...change, id: "b" }] });
+    const { said, hear } = connect(handler, hello, { ...batch, changes: columnsOf([change, { ...change, id: "b" }]) });
     assert.equal((await next(said)).type, "hello");
     hear({ type: "cancel", id: 1, cause: "lost" });
     assert.deepEqual(await next(said), want);

@@ -232,7 +232,7 @@ class Cancels(unittest.IsolatedAsyncioTestCase):
         async def handle(batch: Batch) -> None: ...
 
         wire = Wire(handle)
-        wire.connection.feed(line({"type": "hello", "version": 1, "can": ["status", "caughtup"]}))
+        wire.connection.feed(line({"type": "hello", "version": 1, "can": ["columns", "status", "caughtup"]}))
         asked = [asyncio.create_task(wire.connection.ask(kind)) for kind in ("status", "caughtup")]
         self.assertEqual([(await wire.answer())["type"] for _ in asked], ["status", "caughtup"])
         wire.connection.end()
@@ -245,7 +245,7 @@ class Cancels(unittest.IsolatedAsyncioTestCase):
         async def handle(batch: Batch) -> None: ...
 
         wire = Wire(handle)
-        wire.connection.feed(line({"type": "hello", "version": 1, "can": ["caughtup"]}))
+        wire.connection.feed(line({"type": "hello", "version": 1, "can": ["columns", "caughtup"]}))
         for seconds, want in ((5, 5), (0, 0.001), (86_400, 86_400), (86_401, None), (float("inf"), None), (None, None)):
             asked = asyncio.create_task(wire.connection.ask("caughtup", seconds))
             self.assertEqual((await wire.answer()).get("seconds"), want)
@@ -318,7 +318,7 @@ class Reading(unittest.IsolatedAsyncioTestCase):
         return changes
 
     async def test_messages_come_in_pieces(self) -> None:
-        data = line({"type": "hello", "version": 1}) + line({"type": "news"}) + batch(1, {"a": "ü€😀"}, None)
+        data = line({"type": "hello", "version": 1, "can": ["columns"]}) + line({"type": "news"}) + batch(1, {"a": "ü€😀"}, None)
         for size in (1, 2, 7, len(data)):
             changes = await self.received(data, size)
             self.assertEqual([change.document for change in changes], [{"a": "ü€😀"}, None])

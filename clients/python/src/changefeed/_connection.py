@@ -141,6 +141,8 @@ class Connection:
         elif kind == "hello":
             self.unit, self.instance = message.get("unit", ""), message.get("instance", "")
             self._can = message.get("can", [])
+            if "columns" not in self._can:
+                self._refuse("the binary sends no columns: use that of the release of this package")
             if not self.greeted.done():
                 self.greeted.set_result(None)
         elif kind == "stop":
@@ -170,6 +172,12 @@ class Connection:
                 self.failure = ChangefeedError(
                     self.error, code=message["code"], hint=message.get("hint"), reason=message.get("reason")
                 )
+
+    def _refuse(self, error: str) -> None:
+        """Ends the processor, which this client cannot understand."""
+        self.error, self.failure = error, ChangefeedError(error, code="contract")
+        log.error("%s", error)
+        self.stop()
 
     @property
     def ended(self) -> bool:
