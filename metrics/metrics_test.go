@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -149,7 +150,7 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 		for i := range 12 {
 			w.put(fmt.Sprint("city-", i%4), fmt.Sprint("item-", i), "")
 		}
-		var calls, received, failed atomic.Int64
+		var calls, received, failed, checkpoints atomic.Int64
 		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			time.Sleep(100 * time.Millisecond)
 			calls.Add(1)
@@ -168,6 +169,11 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 			MaxItems: 3, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: letters},
 			Hooks: changefeed.Hooks{
 				Error: func(context.Context, *feed.Error) {}, Parked: func(context.Context, feed.DeadLetter) {},
+				StoreDone: func(_ context.Context, d feed.StoreDone) {
+					if !d.Renewal {
+						checkpoints.Add(1)
+					}
+				},
 			},
 		})
 		unobserve, err := w.m.Observe(p)
@@ -177,7 +183,13 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 			w.m.RecordLag(lag, err)
 			break
 		}
-		got := strings.Join(w.read(), "\n") + "\n"
+		wrote := fmt.Sprintf("%d times, ", checkpoints.Load())
+		if got := w.value("changefeed.lease.write.duration", "checkpoint"); !strings.HasPrefix(got, wrote) {
+			t.Errorf("checkpoints were written %s, want %s", got, wrote)
+		}
+		// How many checkpoints are written depends on which of two goroutines is first.
+		often := regexp.MustCompile(`((checkpoint|replace_lease),.*} )\d+ times, .*`)
+		got := often.ReplaceAllString(strings.Join(w.read(), "\n")+"\n", "${1}often")
 		for hasFailed, want := range map[bool]int64{true: failed.Load(), false: calls.Load() - failed.Load()} {
 			line := w.line("messaging.process.duration", hasFailed)
 			if !strings.Contains(line, fmt.Sprintf("} %d times, ", want)) {
@@ -324,12 +336,12 @@ func TestABatchHasASpan(t *testing.T) {
 // able is a handler with all abilities and needs.
 type able struct {
 	feed.HandlerFunc
-	opened, closed int
+	opened, closed atomic.Int64 // leases are opened at the same time
 	needs          changefeed.Needs
 }
 
-func (a *able) Open(context.Context, feed.Lease) error               { a.opened++; return nil }
-func (a *able) Close(context.Context, feed.Lease, feed.Reason) error { a.closed++; return nil }
+func (a *able) Open(context.Context, feed.Lease) error               { a.opened.Add(1); return nil }
+func (a *able) Close(context.Context, feed.Lease, feed.Reason) error { a.closed.Add(1); return nil }
 func (a *able) Needs() changefeed.Needs                              { return a.needs }
 
 func TestTheAbilitiesAndNeedsOfAHandlerStay(t *testing.T) {
@@ -353,8 +365,9 @@ func TestTheAbilitiesAndNeedsOfAHandlerStay(t *testing.T) {
 		_, stop := w.run(h, changefeed.Options{})
 		time.Sleep(time.Minute)
 		stop()
-		if !slices.Equal(ids, []string{"2"}) || h.opened != 2 || h.closed != 2 || batches != 1 {
-			t.Errorf("received %q, opened %d, closed %d, hooks of %d batches", ids, h.opened, h.closed, batches)
+		if !slices.Equal(ids, []string{"2"}) || h.opened.Load() != 2 || h.closed.Load() != 2 || batches != 1 {
+			t.Errorf("received %q, opened %d, closed %d, hooks of %d batches", ids, h.opened.Load(), h.closed.Load(),
+				batches)
 		}
 		if got := w.sum("messaging.client.consumed.messages"); got != 1 {
 			t.Errorf("%d changes are counted, want 1", got)
