@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
@@ -292,7 +293,9 @@ func TestABatchHasASpan(t *testing.T) {
 		w.put("oslo", "2", `,"traceparent":"nonsense"`)
 		w.put("oslo", "3", `,"note":"\"traceparent\""`)
 		inner := 0
+		var inHandler []trace.SpanContext
 		_, stop := w.run(feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			inHandler = append(inHandler, trace.SpanContextFromContext(ctx))
 			if inner++; inner == 1 {
 				return feed.ErrThrottled
 			} else if inner == 2 {
@@ -305,10 +308,14 @@ func TestABatchHasASpan(t *testing.T) {
 		var batches []sdktrace.ReadOnlySpan
 		writes := map[string]int{}
 		for _, span := range w.spans.Ended() {
+			want := trace.SpanKindClient
 			if span.Name() == "process shop/orders" {
-				batches = append(batches, span)
+				batches, want = append(batches, span), trace.SpanKindConsumer
 			} else {
 				writes[span.Name()]++
+			}
+			if span.SpanKind() != want {
+				t.Errorf("span %s is of kind %v, want %v", span.Name(), span.SpanKind(), want)
 			}
 		}
 		if len(batches) != 3 || writes["checkpoint"] == 0 || writes["renewal"] == 0 {
@@ -320,6 +327,9 @@ func TestABatchHasASpan(t *testing.T) {
 			attempt, _ := of.Value("changefeed.attempt")
 			count, _ := of.Value("messaging.batch.message_count")
 			failed := batches[i].Status().Code == codes.Error
+			if !inHandler[i].Equal(batches[i].SpanContext()) {
+				t.Errorf("call %d of the handler is not in the span of its batch", i)
+			}
 			if got.AsString() != kind || attempt.AsInt64() != int64(i+1) || count.AsInt64() != 3 ||
 				failed != (kind != "") {
 				t.Errorf("span %d has %v, status %v", i, batches[i].Attributes(), batches[i].Status())
