@@ -35,10 +35,10 @@ func TestABatchIsHandledDuringTheWriteBefore(t *testing.T) {
 		})
 		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 1})
 		time.Sleep(time.Minute)
+		p.stop(t)
 		if took := ended.Sub(begun); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("10 batches took %v, want 10 s", took)
 		}
-		p.stop(t)
 		if n := w.pending(); n != 0 {
 			t.Errorf("%d changes are not stored after an orderly stop", n)
 		}
@@ -57,17 +57,16 @@ func TestACrashHasAtMostTwoBatchesRedelivered(t *testing.T) {
 			}
 			return w.leases.Update(ctx, l)
 		}}
-		var first tally
-		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+		var first atomic.Int64
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
 			time.Sleep(time.Millisecond) // the position before is stored
-			err := first.Handle(ctx, b)
-			away.Store(len(first.attempts) >= 3)
-			return err
+			away.Store(first.Add(1) >= 3)
+			return nil
 		})
 		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 1})
 		w.fill(10)
 		time.Sleep(20 * time.Second)
-		if n := len(first.attempts); n != 4 {
+		if n := first.Load(); n != 4 {
 			t.Errorf("%d batches were handled, want 4: the position of the third cannot be stored", n)
 		}
 		if l := p.processor.Status()[0].Leases[0]; l.Activity != feed.ActivityStoring || l.Unsaved != 2 {

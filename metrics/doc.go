@@ -12,8 +12,7 @@
 //
 // [Metrics.Handler] counts events, measures durations and makes spans. [Metrics.Observe] reads the state of the
 // processor whenever metrics are collected, which costs no request; [Metrics.RelayHooks] and [Metrics.ObserveRelay] do
-// the same for the relay of an outbox. The lag of the unit costs requests, so you say how
-// often it is measured:
+// the same for the relay of an outbox. The lag of the unit costs requests, so you say how often it is measured:
 //
 //	for lag, err := range p.WatchLag(ctx, 30*time.Second) {
 //		m.RecordLag(lag, err)
@@ -52,8 +51,10 @@
 //
 // Of a relay, from [Metrics.RelayHooks], and gauges, from [Metrics.ObserveRelay]:
 //
-//	messaging.client.sent.messages       {message}  messages that were sent, by error.type (11)
-//	messaging.client.operation.duration  s          calls of the publisher, by error.type (11)
+//	messaging.client.sent.messages       {message}  messages that were sent
+//	                                                by error.type (11), messaging.operation.name (1)
+//	messaging.client.operation.duration  s          calls of the publisher
+//	                                                by error.type (11), messaging.operation.name (1)
 //	changefeed.outbox.waiting            {key}      partition keys whose next event is not accepted yet
 //	changefeed.outbox.oldest             s          age of the oldest of these events, or 0
 //	changefeed.outbox.lag                s          between the commit of the last accepted event and its acceptance

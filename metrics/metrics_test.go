@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
@@ -149,7 +151,7 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 		for i := range 12 {
 			w.put(fmt.Sprint("city-", i%4), fmt.Sprint("item-", i), "")
 		}
-		var calls, received, failed atomic.Int64
+		var calls, received, failed, checkpoints atomic.Int64
 		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			time.Sleep(100 * time.Millisecond)
 			calls.Add(1)
@@ -168,6 +170,11 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 			MaxItems: 3, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: letters},
 			Hooks: changefeed.Hooks{
 				Error: func(context.Context, *feed.Error) {}, Parked: func(context.Context, feed.DeadLetter) {},
+				StoreDone: func(_ context.Context, d feed.StoreDone) {
+					if !d.Renewal {
+						checkpoints.Add(1)
+					}
+				},
 			},
 		})
 		unobserve, err := w.m.Observe(p)
@@ -177,7 +184,13 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 			w.m.RecordLag(lag, err)
 			break
 		}
-		got := strings.Join(w.read(), "\n") + "\n"
+		wrote := fmt.Sprintf("%d times, ", checkpoints.Load())
+		if got := w.value("changefeed.lease.write.duration", "checkpoint"); !strings.HasPrefix(got, wrote) {
+			t.Errorf("checkpoints were written %s, want %s", got, wrote)
+		}
+		// How many checkpoints are written depends on which of two goroutines is first.
+		often := regexp.MustCompile(`((checkpoint|replace_lease),.*} )\d+ times, .*`)
+		got := often.ReplaceAllString(strings.Join(w.read(), "\n")+"\n", "${1}often")
 		for hasFailed, want := range map[bool]int64{true: failed.Load(), false: calls.Load() - failed.Load()} {
 			line := w.line("messaging.process.duration", hasFailed)
 			if !strings.Contains(line, fmt.Sprintf("} %d times, ", want)) {
@@ -280,7 +293,9 @@ func TestABatchHasASpan(t *testing.T) {
 		w.put("oslo", "2", `,"traceparent":"nonsense"`)
 		w.put("oslo", "3", `,"note":"\"traceparent\""`)
 		inner := 0
+		var inHandler []trace.SpanContext
 		_, stop := w.run(feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			inHandler = append(inHandler, trace.SpanContextFromContext(ctx))
 			if inner++; inner == 1 {
 				return feed.ErrThrottled
 			} else if inner == 2 {
@@ -293,10 +308,14 @@ func TestABatchHasASpan(t *testing.T) {
 		var batches []sdktrace.ReadOnlySpan
 		writes := map[string]int{}
 		for _, span := range w.spans.Ended() {
+			want := trace.SpanKindClient
 			if span.Name() == "process shop/orders" {
-				batches = append(batches, span)
+				batches, want = append(batches, span), trace.SpanKindConsumer
 			} else {
 				writes[span.Name()]++
+			}
+			if span.SpanKind() != want {
+				t.Errorf("span %s is of kind %v, want %v", span.Name(), span.SpanKind(), want)
 			}
 		}
 		if len(batches) != 3 || writes["checkpoint"] == 0 || writes["renewal"] == 0 {
@@ -308,6 +327,9 @@ func TestABatchHasASpan(t *testing.T) {
 			attempt, _ := of.Value("changefeed.attempt")
 			count, _ := of.Value("messaging.batch.message_count")
 			failed := batches[i].Status().Code == codes.Error
+			if !inHandler[i].Equal(batches[i].SpanContext()) {
+				t.Errorf("call %d of the handler is not in the span of its batch", i)
+			}
 			if got.AsString() != kind || attempt.AsInt64() != int64(i+1) || count.AsInt64() != 3 ||
 				failed != (kind != "") {
 				t.Errorf("span %d has %v, status %v", i, batches[i].Attributes(), batches[i].Status())
@@ -324,12 +346,12 @@ func TestABatchHasASpan(t *testing.T) {
 // able is a handler with all abilities and needs.
 type able struct {
 	feed.HandlerFunc
-	opened, closed int
+	opened, closed atomic.Int64 // leases are opened at the same time
 	needs          changefeed.Needs
 }
 
-func (a *able) Open(context.Context, feed.Lease) error               { a.opened++; return nil }
-func (a *able) Close(context.Context, feed.Lease, feed.Reason) error { a.closed++; return nil }
+func (a *able) Open(context.Context, feed.Lease) error               { a.opened.Add(1); return nil }
+func (a *able) Close(context.Context, feed.Lease, feed.Reason) error { a.closed.Add(1); return nil }
 func (a *able) Needs() changefeed.Needs                              { return a.needs }
 
 func TestTheAbilitiesAndNeedsOfAHandlerStay(t *testing.T) {
@@ -353,8 +375,9 @@ func TestTheAbilitiesAndNeedsOfAHandlerStay(t *testing.T) {
 		_, stop := w.run(h, changefeed.Options{})
 		time.Sleep(time.Minute)
 		stop()
-		if !slices.Equal(ids, []string{"2"}) || h.opened != 2 || h.closed != 2 || batches != 1 {
-			t.Errorf("received %q, opened %d, closed %d, hooks of %d batches", ids, h.opened, h.closed, batches)
+		if !slices.Equal(ids, []string{"2"}) || h.opened.Load() != 2 || h.closed.Load() != 2 || batches != 1 {
+			t.Errorf("received %q, opened %d, closed %d, hooks of %d batches", ids, h.opened.Load(), h.closed.Load(),
+				batches)
 		}
 		if got := w.sum("messaging.client.consumed.messages"); got != 1 {
 			t.Errorf("%d changes are counted, want 1", got)

@@ -125,11 +125,18 @@ func endsWhenAllIsHandled(c *suiteCell) {
 	c.checkPositions()
 }
 
-// keepsWhatIsStored kills the host with the second batch in hand: the position of the first one is stored.
+// keepsWhatIsStored kills the host with the third batch in hand: the position of the first one is stored, and that of
+// the second one may be.
 func keepsWhatIsStored(c *suiteCell) {
 	c.writeSome(c.batchSize, "a")
-	inHand := c.write("a", suiteOrder{Do: doWait})
-	beside := c.write("a", suiteOrder{})
+	again := make([]string, 0, 2*c.batchSize)
+	for range c.batchSize {
+		again = append(again, c.write("a", suiteOrder{}).ID)
+	}
+	again = append(again, c.write("a", suiteOrder{Do: doWait}).ID)
+	for len(again) < cap(again) {
+		again = append(again, c.write("a", suiteOrder{}).ID)
+	}
 	c.writeSome(3, "a")
 	c.closeGate("gate")
 	c.start()
@@ -140,7 +147,7 @@ func keepsWhatIsStored(c *suiteCell) {
 	c.awaitAllHandled()
 	c.stopHost()
 	c.checkOrder()
-	c.checkOnce(inHand.ID, beside.ID)
+	c.checkOnce(again...)
 	c.checkPositions()
 }
 

@@ -60,12 +60,12 @@ func (c *suiteCell) checkOrder(except ...string) {
 //
 //   - before an order of a key come all smaller ones, except for those that are never handled;
 //   - in a batch, the orders of a key come in their order;
-//   - without a limit, the position is stored before the next batch begins. So what comes again is never from before
-//     the beginning of a batch that has come: the first orders of a key in its batches do not decrease.
+//   - without a limit, the position of a batch is stored before the next batch but one begins. So what comes again is
+//     never from before the beginnings of the last two batches.
 func judgeOrder(handled []suiteNote, except []string, isUnlimited bool) (wrong []string) {
 	seen := map[string]bool{}
-	last := map[string]int{}  // by batch and key
-	first := map[string]int{} // by key, of its last batch
+	last := map[string]int{}     // by batch and key
+	began := map[string][2]int{} // by key, the first orders of its last two batches
 	for _, n := range handled {
 		for before := n.N - 1; before > 0; before-- {
 			if name := fmt.Sprintf("%s-%d", n.Key, before); !seen[name] && !slices.Contains(except, name) {
@@ -75,10 +75,12 @@ func judgeOrder(handled []suiteNote, except []string, isUnlimited bool) (wrong [
 		seen[n.name()] = true
 		at := n.Batch + " " + n.Key
 		if last[at] == 0 {
-			if began := first[n.Key]; isUnlimited && n.N < began {
-				wrong = append(wrong, fmt.Sprintf("%s comes again, after a batch that began with %d", n.name(), began))
+			before, newest := began[n.Key][0], began[n.Key][1]
+			if isUnlimited && n.N < min(before, newest) {
+				wrong = append(wrong, fmt.Sprintf("%s comes again, after batches that began with %d and %d",
+					n.name(), before, newest))
 			}
-			first[n.Key] = n.N
+			began[n.Key] = [2]int{newest, n.N}
 		} else if last[at] >= n.N {
 			wrong = append(wrong, fmt.Sprintf("%s comes after %d in its batch", n.name(), last[at]))
 		}
@@ -184,7 +186,15 @@ func TestTheJudgeOfHandlersSeesWhatIsWrong(t *testing.T) {
 		{"parked", "b1:1 b2:5", ""},
 		{"turned round", "b1:2 b1:1", "k-2 is handled before k-1"},
 		{"turned round when it comes again", "b1:1 b1:2 b2:2 b2:1", "k-1 comes after 2 in its batch"},
-		{"a stored batch comes again", "b1:1 b2:2 b3:1 b3:2", "k-1 comes again, after a batch that began with 2"},
+		{"the last two batches come again", "b1:1 b2:2 b3:1 b4:2 b5:1 b5:2 b6:3 b7:2", ""},
+		{
+			"a stored batch comes again", "b1:1 b2:2 b3:3 b4:1",
+			"k-1 comes again, after batches that began with 2 and 3",
+		},
+		{
+			"a stored batch comes again at last", "b1:1 b2:2 b3:3 b4:2 b5:1",
+			"k-1 comes again, after batches that began with 3 and 2",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var handled []suiteNote

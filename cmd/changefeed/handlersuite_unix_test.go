@@ -113,7 +113,7 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{once: true, batchSize: 3, ranges: 2}, run: endsWhenAllIsHandled,
 		},
 		{
-			name: "kept", promises: "a batch that was done before the next one began does not come again, also after kill -9",
+			name: "kept", promises: "after kill -9, at most the last two batches come again",
 			suiteSettings: suiteSettings{batchSize: 2}, run: keepsWhatIsStored,
 		},
 		{

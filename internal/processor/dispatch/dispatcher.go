@@ -195,7 +195,8 @@ func (d *Dispatcher) Start() {
 	d.loop.Go(d.runEffects)
 }
 
-// Finish begins nothing new, waits for the calls in hand, concludes them, and reports whether a handler is stuck.
+// Finish begins nothing new, waits for the calls in hand and for the write of the lease that is under way, concludes
+// them, and reports whether a handler is stuck. No write comes after that but the last one of the worker.
 func (d *Dispatcher) Finish() (stuck bool) {
 	d.mu.Lock()
 	d.phase = closed
@@ -207,6 +208,7 @@ func (d *Dispatcher) Finish() (stuck bool) {
 		d.watching()
 	}
 	d.calls.Wait()
+	d.saver.Wait()
 	d.requests.finishConcluded()
 	return d.stuck
 }
