@@ -37,7 +37,9 @@ type Options struct {
 	// Mode selects the changes the feed shows; the default is the latest version of each item.
 	Mode feed.Mode
 
-	// MaxItems limits the changes of a batch; 0 is the source's default. A single transaction may have more.
+	// MaxItems limits the changes of a batch; 0 is a page of the source. A single transaction may have more. A page has
+	// up to 1,000 changes or MaxItems, if that is more. A page is a batch if BufferBytes is below 4 MiB, or if the source
+	// is no [feed.Sequencer]; otherwise batches are cut from the page.
 	MaxItems int
 
 	// MinLeases is the smallest number of leases of the unit: if the unit would have fewer, the processor cuts physical

@@ -1,6 +1,7 @@
 package changefeed_test
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
@@ -95,9 +96,9 @@ func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
 			}}
 			h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 				time.Sleep(time.Second)
-				if end := b.Changes[len(b.Changes)-1].LSN; last.Load() != end {
-					t.Errorf("%d items, %d bytes: changes to LSN %d are read while the handler has those to LSN %d",
-						o.BufferItems, o.BufferBytes, last.Load(), end)
+				if ahead := last.Load() - b.Changes[0].LSN; ahead >= int64(cmp.Or(o.BufferItems, o.MaxItems)) {
+					t.Errorf("%d items, %d bytes: changes to LSN %d are read while the handler has those from LSN %d",
+						o.BufferItems, o.BufferBytes, last.Load(), b.Changes[0].LSN)
 				}
 				return nil
 			}}
@@ -139,7 +140,7 @@ func TestAPageReadAheadIsNotTakenForOneThatComesAgain(t *testing.T) {
 // A source that hangs while the handler works ends with the work: Run does not wait for it longer than for any read.
 func TestAReadAheadEndsWithTheWork(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		w.many(100, 20)
+		w.many(2100, 20)
 		var hung atomic.Bool
 		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
 			o feed.ReadOptions,
@@ -162,8 +163,58 @@ func TestAReadAheadEndsWithTheWork(t *testing.T) {
 		if took := time.Since(begun); !hung.Load() || took > 6*time.Second {
 			t.Errorf("hung: %v; stopped after %v", hung.Load(), took)
 		}
-		if items, again := h.items(); items != 20 || again != 0 || w.pending() != 80 {
+		if items, again := h.items(); items != 20 || again != 0 || w.pending() != 2080 {
 			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
 		}
 	})
+}
+
+// A read of few changes costs as much time as one of many, so small batches are cut from a larger page, if the buffer
+// has room for the page and a position can be set within it.
+func TestSmallBatchesAreCutFromALargerPage(t *testing.T) {
+	for _, tt := range []struct {
+		o            changefeed.Options
+		noSequencer  bool
+		want, wantIn int
+	}{
+		{o: changefeed.Options{MaxItems: 10}, want: 1000, wantIn: 10},
+		{o: changefeed.Options{MaxItems: 10, Concurrency: 4}, want: 1000, wantIn: 10},
+		{o: changefeed.Options{MaxItems: 10, BufferItems: 300}, want: 300, wantIn: 10},
+		{o: changefeed.Options{MaxItems: 400, BufferItems: 300}, want: 400, wantIn: 400},
+		{o: changefeed.Options{MaxItems: 10, BufferBytes: 4<<20 - 1}, want: 10, wantIn: 10},
+		{o: changefeed.Options{MaxItems: 10, BufferBytes: 4 << 20}, want: 1000, wantIn: 10},
+		{o: changefeed.Options{MaxItems: 1200}, want: 1200, wantIn: 1200},
+		{o: changefeed.Options{}, want: 0, wantIn: 1000}, // the default of docstore
+		{o: changefeed.Options{MaxItems: 10}, noSequencer: true, want: 10, wantIn: 10},
+	} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			w.many(1500, 20)
+			var most atomic.Int64
+			hooked := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range,
+				from feed.Position, o feed.ReadOptions,
+			) (feed.Page, error) {
+				if o.MaxItems != tt.want && o.MaxItems != 1 { // the first read of a unit asks for a single change
+					t.Errorf("a read asks for %d changes, want %d", o.MaxItems, tt.want)
+				}
+				return w.orders.Read(ctx, r, from, o)
+			}}
+			source := feed.Source(hooked)
+			if tt.noSequencer {
+				source = struct{ feed.Source }{hooked}
+			}
+			h := &tally{before: func(_ context.Context, b *feed.Batch) error {
+				most.Store(max(most.Load(), int64(len(b.Changes))))
+				return nil
+			}}
+			tt.o.Start = feed.FromBeginning()
+			p := w.runWith(source, w.leases, "a", h, tt.o)
+			time.Sleep(time.Minute)
+			p.stop(t)
+			if items, again := h.items(); items != 1500 || again != 0 || most.Load() != int64(tt.wantIn) {
+				t.Errorf("reads of %d: %d items, %d again, at most %d in a batch, want %d",
+					tt.want, items, again, most.Load(), tt.wantIn)
+			}
+			h.perKey(t)
+		})
+	}
 }

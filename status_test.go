@@ -40,7 +40,9 @@ func TestAStatusSaysHowMuchIsPending(t *testing.T) {
 				return context.Cause(ctx)
 			}
 		})
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 10, HandlerTimeout: time.Hour})
+		p := w.run("a", h, changefeed.Options{
+			Start: feed.FromBeginning(), MaxItems: 10, BufferItems: 10, HandlerTimeout: time.Hour,
+		})
 		time.Sleep(time.Second)
 		for handled := 0; handled < 40; handled += 10 {
 			l := leaseOf(t, p.processor)

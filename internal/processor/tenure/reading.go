@@ -54,7 +54,7 @@ func (w *worker) readOnce() (feed.Page, error) {
 func (w *worker) fetchPage(ctx context.Context, at feed.Position) (feed.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, instance.ReadTimeout)
 	defer cancel()
-	o := feed.ReadOptions{Mode: w.in.Options.Mode, MaxItems: w.in.Options.MaxItems}
+	o := feed.ReadOptions{Mode: w.in.Options.Mode, MaxItems: w.pageSize()}
 	begun := time.Now()
 	page, err := w.in.Source.Read(ctx, w.held.Lease.Range, at, o)
 	if err == nil {
@@ -66,6 +66,24 @@ func (w *worker) fetchPage(ctx context.Context, at feed.Position) (feed.Page, er
 		Duration: time.Since(begun), Err: err,
 	})
 	return page, err
+}
+
+// leastPage is the least number of changes that a read asks for, if the buffer has room for them. Batches of fewer
+// changes are cut from the page, because a read takes hardly longer for a thousand changes than for a hundred. The
+// service answers a read with at most pageBytes.
+const (
+	leastPage = 1000
+	pageBytes = 4 << 20
+)
+
+// pageSize is how many changes a read asks for; 0 is the default of the source. If no position can be set within a page,
+// a page is a batch.
+func (w *worker) pageSize() int {
+	o := &w.in.Options
+	if _, ok := w.in.Source.(feed.Sequencer); !ok || o.MaxItems == 0 || o.BufferBytes < pageBytes {
+		return o.MaxItems
+	}
+	return max(o.MaxItems, min(leastPage, o.BufferItems))
 }
 
 // advise adds advice to a lasting error.
