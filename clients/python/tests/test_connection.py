@@ -318,7 +318,8 @@ class Reading(unittest.IsolatedAsyncioTestCase):
         return changes
 
     async def test_messages_come_in_pieces(self) -> None:
-        data = line({"type": "hello", "version": 1, "can": ["columns"]}) + line({"type": "news"}) + batch(1, {"a": "ü€😀"}, None)
+        hello = line({"type": "hello", "version": 1, "can": ["columns"]})
+        data = hello + line({"type": "news"}) + batch(1, {"a": "ü€😀"}, None)
         for size in (1, 2, 7, len(data)):
             changes = await self.received(data, size)
             self.assertEqual([change.document for change in changes], [{"a": "ü€😀"}, None])

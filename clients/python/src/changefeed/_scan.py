@@ -73,7 +73,7 @@ def _spans_of_tokens(line: str) -> dict[str, list[Span]]:
         if text == ":":
             if depth == 1:
                 member = last
-            elif depth == 2:  # noqa: PLR2004
+            elif depth == 2:
                 column = last
         elif text in "{[":
             depth += 1
