@@ -76,8 +76,8 @@ const (
 	pageBytes = 4 << 20
 )
 
-// pageSize is how many changes a read asks for; 0 is the default of the source. If no position can be set within a page,
-// a page is a batch.
+// pageSize is how many changes a read asks for; 0 is the default of the source. If no position can be set within a
+// page, a page is a batch.
 func (w *worker) pageSize() int {
 	o := &w.in.Options
 	if _, ok := w.in.Source.(feed.Sequencer); !ok || o.MaxItems == 0 || o.BufferBytes < pageBytes {
