@@ -506,7 +506,7 @@ func TestAProgramBeats(t *testing.T) {
 	})
 }
 
-// When the host dies, the handlers of the program end, and Serve says so; after a stop the end is in order.
+// When the host dies, the handlers of the program end as those of a lost lease, and Serve says so.
 func TestAProgramEndsWithItsHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
@@ -519,7 +519,7 @@ func TestAProgramEndsWithItsHost(t *testing.T) {
 		go func() { outcome <- c.Handle(t.Context(), orders()) }()
 		synctest.Wait()
 		c.cut()
-		if err := <-c.served; !errors.Is(err, ErrHostGone) || !errors.Is(cause, feed.ErrStopped) {
+		if err := <-c.served; !errors.Is(err, ErrHostGone) || !errors.Is(cause, feed.ErrLeaseLost) {
 			t.Errorf("Serve ends with %v and its handler with %v", err, cause)
 		}
 		if err := <-outcome; !errors.Is(err, ErrEnded) {

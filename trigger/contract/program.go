@@ -79,7 +79,11 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 	go func() { ended <- p.readMessages(bufio.NewReader(r)) }() // ends with r
 	select {
 	case err := <-ended:
-		p.endCalls(feed.ErrStopped)
+		cause := feed.ErrStopped
+		if err != nil { // the host is dead: another instance takes its leases
+			cause = feed.ErrLeaseLost
+		}
+		p.endCalls(cause)
 		cancel(err)
 		return err
 	case <-ctx.Done():

@@ -97,11 +97,18 @@ func (a *answer) parse() (*result, error) {
 			a.header.Get("Content-Type"))
 	case string(text) == "null":
 		return nil, fmt.Errorf("answer %s is null: %w", a.text, errUnfinished)
+	case text[0] != '{':
+		return nil, fmt.Errorf("answer %s is not an object: want an object with Outputs, Logs and ReturnValue%s", a.text,
+			webhook.Quote(text))
 	}
 	var r result
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("answer %s is wrong: %w: want an object with Outputs, Logs and ReturnValue%s", a.text,
-			err, webhook.Quote(text))
+	err = json.Unmarshal(text, &r)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("%s is of the type %s", wrong.Field, wrong.Value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("answer %s is wrong: %w: want an object with Outputs (an object), Logs (an array of texts) "+
+			"and ReturnValue%s", a.text, err, webhook.Quote(text))
 	}
 	return &r, nil
 }

@@ -104,7 +104,7 @@ export class Connection<T> {
         clearInterval(this.#beat);
         this.#failure ??= this.#stopping ? undefined
           : new ChangefeedError("the processor has closed the connection", "died");
-        this.cancelAll("stopped");
+        this.cancelAll(this.#stopping ? "stopped" : "lost"); // another instance takes the leases of a dead one
         for (const waiting of this.#confirming.values()) waiting.forEach((w) => w.reject(this.#whyGone()));
         this.#confirming.clear();
         this.#isOver = true;

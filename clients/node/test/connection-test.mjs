@@ -30,28 +30,36 @@ function connect(handler, ...messages) {
   return { from, connection, hear, said: createInterface(to)[Symbol.asyncIterator]() };
 }
 
+/** untilAborted is a handler that keeps its batch until the batch is canceled. */
+const untilAborted = (begun) => async (received, signal) => {
+  begun([received, signal]);
+  await new Promise((resolve) => { signal.addEventListener("abort", resolve); });
+};
+
 /** next returns the next message that a connection says. */
 const next = async (said) => JSON.parse((await said.next()).value);
 
 test("what waits for an answer ends with the connection, and what comes later does not wait", { timeout: 10_000 }, async () => {
   const { promise: begun, resolve } = signalled();
-  const { from, connection } = connect(resolve, hello, batch);
-  const received = await begun;
+  const { from, connection } = connect(untilAborted(resolve), hello, batch);
+  const [received, signal] = await begun;
   const waiting = [received.checkpoint(), received.checkpoint(), connection.caughtUp(0), connection.status()];
   const refused = waiting.map((outcome) => assert.rejects(outcome, { code: "died" }));
   from.end();
   await Promise.all([assert.rejects(connection.ended, { code: "died" }), ...refused]);
+  assert.equal(signal.reason.reason, "lost"); // nobody renews the lease any more
   const later = [received.checkpoint(), connection.caughtUp(0), connection.status()];
   await Promise.all(later.map((outcome) => assert.rejects(outcome, { code: "died" })));
 });
 
 test("after a stop, a checkpoint that waits is canceled", { timeout: 10_000 }, async () => {
   const { promise: begun, resolve } = signalled();
-  const { from, connection } = connect(resolve, hello, batch, { type: "stop", seconds: 1 });
-  const received = await begun;
+  const { from, connection } = connect(untilAborted(resolve), hello, batch, { type: "stop", seconds: 1 });
+  const [received, signal] = await begun;
   const refused = assert.rejects(received.checkpoint(), { name: "Canceled", reason: "stopped" });
   from.end();
   await connection.ended;
+  assert.equal(signal.reason.reason, "stopped");
   await refused;
   await assert.rejects(received.checkpoint(), { name: "Canceled", reason: "stopped" });
 });
