@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/cosmosrest/faulty"
 )
 
@@ -60,5 +63,27 @@ func TestAServerFailsOnOrderIfThatIsAllowed(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// An account is busiest when all instances of a service start at once.
+func TestAThrottledAccountIsOpenedAfterItsPauses(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	t.Setenv(place.ConnectionVariable, "AccountEndpoint="+server.URL+"/;AccountKey="+server.Key+";")
+	orders, err := server.FreshContainer(t.Context(), "/city")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const times = 12 // the client gives up after five
+	err = server.Faults.Add(faulty.Fault{
+		Container: "tests/" + orders.ID(), Method: http.MethodGet, Status: http.StatusTooManyRequests,
+		RetryAfter: time.Millisecond, Times: times,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, "run", "--source", "cosmos:tests/"+orders.ID(), "--name", "mailer", "--create-leases", "--once", "--", "cat")
+	if left := server.Faults.Pending(); len(left) > 0 {
+		t.Errorf("%v are left of %d", left, times)
 	}
 }

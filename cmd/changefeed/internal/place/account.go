@@ -372,7 +372,11 @@ func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) 
 	if err != nil {
 		return nil, err
 	}
-	c, err := opened.client.Container(ctx, a.Database, a.Container)
+	var c *cosmos.Container
+	err = whileThrottled(ctx, func() error {
+		c, err = opened.client.Container(ctx, a.Database, a.Container)
+		return err
+	})
 	if err != nil {
 		return nil, opened.explainMissing(ctx, a, err)
 	}

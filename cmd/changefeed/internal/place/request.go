@@ -20,8 +20,8 @@ import (
 
 // The limits of a Request.
 const (
-	requestTimeout = 5 * time.Minute // a page of a query may take long
-	maxThrottled   = 30 * time.Second
+	requestTimeout = 5 * time.Minute  // a page of a query may take long
+	maxThrottled   = 30 * time.Second // of a person's request, or of a container that is opened
 )
 
 // A Request is a request about a resource of an account.
@@ -48,17 +48,34 @@ func (r Reply) Charge() *float64 {
 }
 
 // Send sends a request, again and again while the account is throttled and asks for no longer wait than a person has.
-func (a *Account) Send(ctx context.Context, q Request) (Reply, error) {
+func (a *Account) Send(ctx context.Context, q Request) (reply Reply, err error) {
+	err = whileThrottled(ctx, func() error {
+		reply, err = a.sendOnce(ctx, q)
+		return err
+	})
+	return reply, err
+}
+
+// whileThrottled calls f again and again while the account is throttled, for at most maxThrottled.
+func whileThrottled(ctx context.Context, f func() error) error {
 	for begun := time.Now(); ; {
-		reply, err := a.sendOnce(ctx, q)
-		refused, ok := errors.AsType[*callError](err)
-		if !ok || refused.status != http.StatusTooManyRequests || time.Since(begun)+refused.wait > maxThrottled {
-			return reply, err
-		}
-		if err := pause.For(ctx, max(refused.wait, firstRetry)); err != nil {
-			return Reply{}, err
+		err := f()
+		wait, ok := throttledFor(err)
+		if !ok || time.Since(begun)+wait > maxThrottled || pause.For(ctx, max(wait, firstRetry)) != nil {
+			return err
 		}
 	}
+}
+
+// throttledFor returns how long a throttled account asks to wait; false if the error is another.
+func throttledFor(err error) (time.Duration, bool) {
+	if e, ok := errors.AsType[*feed.ThrottledError](err); ok {
+		return e.After, true
+	}
+	if e, ok := errors.AsType[*callError](err); ok && e.status == http.StatusTooManyRequests {
+		return e.wait, true
+	}
+	return 0, false
 }
 
 // sendOnce sends a request.
