@@ -40,11 +40,11 @@ func TestEachEventIsCounted(t *testing.T) {
 		h.ReadDone(ctx, feed.ReadDone{Changes: 4, Charge: 5, Duration: time.Second})
 		h.ReadDone(ctx, feed.ReadDone{Duration: time.Second, Err: feed.ErrGone})
 		h.StoreDone(ctx, feed.StoreDone{Charge: 7, Duration: 2 * time.Second})
-		h.StoreDone(ctx, feed.StoreDone{Renewal: true, Duration: time.Second, Err: feed.ErrPrecondition})
+		h.StoreDone(ctx, feed.StoreDone{Renewal: true, Charge: 3, Duration: time.Second, Err: feed.ErrPrecondition})
 		h.BatchDone(ctx, feed.BatchDone{Batch: &feed.Batch{Changes: make([]feed.Change, 6)}, Duration: time.Second})
 		want := []string{
 			"azure.cosmosdb.client.operation.request_charge db.operation.name=read_change_feed 1 times 5",
-			"azure.cosmosdb.client.operation.request_charge db.operation.name=replace_lease 1 times 7",
+			"azure.cosmosdb.client.operation.request_charge db.operation.name=replace_lease 2 times 10",
 			"changefeed.errors changefeed.origin=lease_store 1",
 			"changefeed.lease.acquired 1",
 			"changefeed.lease.released changefeed.reason=stopped 1",
@@ -84,6 +84,31 @@ func TestALagCountsLeases(t *testing.T) {
 		w.m.RecordLag(changefeed.Estimation{At: time.Now(), Total: never}, nil)
 		if got := w.value("changefeed.lag.catch_up", ""); got != "" {
 			t.Errorf("a unit that does not catch up does so in %s s", got)
+		}
+	})
+}
+
+// A change may be newer than the estimate: its age is then none.
+func TestAnAgeIsNeverNegative(t *testing.T) {
+	inWorld(t, func(w *world) {
+		now := time.Now()
+		ahead := changefeed.Lag{Pending: 1, Oldest: now.Add(time.Second), Watermark: now.Add(time.Second)}
+		w.m.RecordLag(changefeed.Estimation{At: now, Total: ahead}, nil)
+		for _, name := range []string{"changefeed.lag.age", "changefeed.watermark.age"} {
+			if got := w.value(name, ""); got != "0" {
+				t.Errorf("%s is %s s, want 0", name, got)
+			}
+		}
+	})
+}
+
+// The span of a write of a lease has the duration of the write.
+func TestTheSpanOfAWriteTakesAsLongAsTheWrite(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.m.Hooks().StoreDone(w.Context(), feed.StoreDone{Duration: 2 * time.Second})
+		span := w.spans.Ended()[0]
+		if took := span.EndTime().Sub(span.StartTime()); took != 2*time.Second {
+			t.Errorf("the span took %v, want 2 s", took)
 		}
 	})
 }

@@ -12,11 +12,17 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// broker accepts messages, of which it refuses those from the second on at first.
-type broker struct{ calls int }
+// broker accepts messages, of which it refuses those from the second on at first. The context of its calls is that of
+// the hooks of others.
+type broker struct{ calls, outside int }
 
-func (b *broker) Publish(_ context.Context, msgs []outbox.Message) (int, error) {
+type ofOthers struct{}
+
+func (b *broker) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
 	time.Sleep(250 * time.Millisecond)
+	if ctx.Value(ofOthers{}) == nil {
+		b.outside++
+	}
 	if b.calls++; b.calls == 1 {
 		return 1, feed.ErrThrottled
 	}
@@ -31,10 +37,11 @@ func TestARelayHasMetrics(t *testing.T) {
 				fmt.Sprintf(`,"partitionKey":"oslo","type":"domainEvent","seq":%d,"data":{"action":"Renamed"}`, i+1))
 		}
 		var others []int
-		relay, err := outbox.NewRelay(&broker{}, outbox.RelayOptions{Source: "/orders", Hooks: w.m.RelayHooks(
+		publisher := &broker{}
+		relay, err := outbox.NewRelay(publisher, outbox.RelayOptions{Source: "/orders", Hooks: w.m.RelayHooks(
 			outbox.RelayHooks{
 				Publishing: func(ctx context.Context, msgs []outbox.Message) (context.Context, func(int, error)) {
-					return ctx, func(n int, _ error) { others = append(others, n) }
+					return context.WithValue(ctx, ofOthers{}, true), func(n int, _ error) { others = append(others, n) }
 				},
 			})})
 		w.check(err)
@@ -65,6 +72,9 @@ func TestARelayHasMetrics(t *testing.T) {
 		}
 		if !slices.Equal(others, []int{1, 2}) {
 			t.Errorf("the hook of others was told of %v", others)
+		}
+		if publisher.outside > 0 {
+			t.Errorf("%d of %d calls have lost the context of the hook of others", publisher.outside, publisher.calls)
 		}
 		stop()
 		w.check(stopObserving())

@@ -50,6 +50,11 @@ test("a wrong result fails the batch and says why", () => {
   assert.match(plain({ failed: [{ change: changes[0], error: "no" }] }).error, /not in the batch/);
 });
 
+test("a change without a version before has no number of one", () => {
+  const columns = columnsOf([{ lsn: 5, id: "a", document: {}, previous_lsn: 3 }, { lsn: 6, id: "b", document: {}, previous_lsn: 0 }]);
+  assert.deepEqual(decodeChanges(columns, undefined).changes.map((c) => c.previousLsn), [3, undefined]);
+});
+
 test("what is thrown is an answer", () => {
   assert.deepEqual(failedAnswer(7, "text"), { type: "failed", id: 7, error: "text" });
   assert.deepEqual(failedAnswer(7, new Poison(new Error("no"))), { type: "failed", id: 7, error: "no", poison: true });

@@ -323,6 +323,7 @@ class Reading(unittest.IsolatedAsyncioTestCase):
         for size in (1, 2, 7, len(data)):
             changes = await self.received(data, size)
             self.assertEqual([change.document for change in changes], [{"a": "ü€😀"}, None])
+            self.assertIsNone(changes[1].json)
 
     async def test_the_text_of_a_document_is_as_it_was(self) -> None:
         text = '{ "a" : 1.50, "document":[{"x":"}],\\"{"}], "id":"\\u00fc" }'
@@ -339,6 +340,15 @@ class Reading(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(ValueError):
             _ = changes[1].document
         self.assertEqual(changes[1].json, '{"n":' + number + "}")
+
+    async def test_a_document_that_is_too_deep_fails_alone(self) -> None:
+        deep = "[" * 100_000 + "]" * 100_000
+        data = batch(1, {"a": 1}, "MARK", None).replace(b'"MARK"', deep.encode())
+        changes = await self.received(data, len(data))
+        self.assertEqual((changes[0].document, changes[2].document), ({"a": 1}, None))
+        with self.assertRaises(RecursionError):
+            _ = changes[1].document
+        self.assertEqual((changes[1].json, changes[2].json), (deep, None))
 
     async def test_a_previous_document_that_python_cannot_parse_fails_alone(self) -> None:
         message = json.loads(batch(1, {"a": 1}, {"a": 2}))
@@ -368,10 +378,12 @@ class Reading(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(getattr(received[-1], name), want, name)
 
     async def test_members_of_all_versions(self) -> None:
-        message = json.loads(batch(1, {"a": 2}))
-        message["changes"] |= {"op": ["replace"], "previous": [{"a": 1}], "previous_lsn": [3], "expired": [True]}
+        message = json.loads(batch(1, {"a": 2}, {"a": 3}))
+        message["changes"] |= {"op": ["replace", "create"], "previous": [{"a": 1}, None], "previous_lsn": [3, 0]}
+        message["changes"]["expired"] = [True, False]
         data = line(message)
-        change = (await self.received(data, len(data)))[0]
+        change, first = await self.received(data, len(data))
+        self.assertEqual((first.op, first.previous, first.previous_lsn, first.expired), ("create", None, None, False))
         self.assertEqual(
             (change.op, change.previous, change.previous_lsn, change.expired), ("replace", {"a": 1}, 3, True)
         )

@@ -51,7 +51,11 @@ func TestAChangeIsWrittenWhenItIsDue(t *testing.T) {
 		if left := w.Due(); left != time.Second || writes != 1 {
 			t.Errorf("due in %v, after %d writes", left, writes)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(400 * time.Millisecond)
+		if left := w.Due(); left != 600*time.Millisecond || writes != 1 {
+			t.Errorf("400 ms later due in %v, after %d writes", left, writes)
+		}
+		time.Sleep(600 * time.Millisecond)
 		w.Due()
 		synctest.Wait()
 		if left := w.Due(); left != Never || writes != 2 {
