@@ -3,6 +3,8 @@ package changefeed_test
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +12,9 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
 )
+
+// pageIsBatch is a buffer too small for pages of a thousand changes.
+const pageIsBatch = 4<<20 - 1
 
 // A backlog is read while the handler works: a page costs as much as the slower of the two, not both.
 func TestTheNextPageIsReadWhileTheHandlerWorks(t *testing.T) {
@@ -35,7 +40,9 @@ func TestTheNextPageIsReadWhileTheHandlerWorks(t *testing.T) {
 				last = time.Now()
 				return nil
 			}}
-			p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 10})
+			p := w.runWith(source, w.leases, "a", h, changefeed.Options{
+				Start: feed.FromBeginning(), MaxItems: 10, BufferBytes: pageIsBatch,
+			})
 			time.Sleep(time.Minute)
 			p.stop(t)
 			items, again := h.items()
@@ -70,7 +77,9 @@ func TestReadsThatAreNowAndThenSlowDelayNothing(t *testing.T) {
 			last = time.Now()
 			return nil
 		}}
-		p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 10})
+		p := w.runWith(source, w.leases, "a", h, changefeed.Options{
+			Start: feed.FromBeginning(), MaxItems: 10, BufferBytes: pageIsBatch,
+		})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if each := last.Sub(first) / pages; each > 5500*time.Microsecond {
@@ -181,7 +190,7 @@ func TestSmallBatchesAreCutFromALargerPage(t *testing.T) {
 		{o: changefeed.Options{MaxItems: 10, Concurrency: 4}, want: 1000, wantIn: 10},
 		{o: changefeed.Options{MaxItems: 10, BufferItems: 300}, want: 300, wantIn: 10},
 		{o: changefeed.Options{MaxItems: 400, BufferItems: 300}, want: 400, wantIn: 400},
-		{o: changefeed.Options{MaxItems: 10, BufferBytes: 4<<20 - 1}, want: 10, wantIn: 10},
+		{o: changefeed.Options{MaxItems: 10, BufferBytes: pageIsBatch}, want: 10, wantIn: 10},
 		{o: changefeed.Options{MaxItems: 10, BufferBytes: 4 << 20}, want: 1000, wantIn: 10},
 		{o: changefeed.Options{MaxItems: 1200}, want: 1200, wantIn: 1200},
 		{o: changefeed.Options{}, want: 0, wantIn: 1000}, // the default of docstore
@@ -217,4 +226,37 @@ func TestSmallBatchesAreCutFromALargerPage(t *testing.T) {
 			h.perKey(t)
 		})
 	}
+}
+
+// A position that a handler stores with its effects is never past a change that the handler has not received.
+func TestThePositionOfABatchIsAfterItsChanges(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.many(25, 5)
+		transaction := make([]feed.Write, 4)
+		for i := range transaction {
+			transaction[i] = upsert("oslo", fmt.Sprint("t", i), 1)
+		}
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), transaction); err != nil {
+			t.Fatal(err)
+		}
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			want := b.Changes[len(b.Changes)-1].LSN
+			if b.Cut {
+				want-- // the rest of the transaction is in other batches
+			}
+			if lsn, ok := w.orders.TokenLSN(b.Position.Token); !ok || lsn != want {
+				t.Errorf("a batch to LSN %d, cut: %t, has the position %s", b.Changes[len(b.Changes)-1].LSN, b.Cut, b.Position)
+			}
+			if slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "t2" }) {
+				return errDownstream
+			}
+			return nil
+		})
+		p := w.run("a", h, changefeed.Options{
+			Start: feed.FromBeginning(), MaxItems: 10, RetryMax: time.Second,
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}},
+		})
+		time.Sleep(time.Minute)
+		p.stop(t)
+	})
 }

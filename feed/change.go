@@ -150,7 +150,10 @@ type Batch struct {
 	Session  string // session token of the read, for reading your own lease's writes
 	// request charge of the read, in request units; if several batches share a page, the first has the charge
 	Charge   float64
-	Position Position // after the page of the changes; zero for a redriven change
+	// after the newest of the changes, or after their page if the source is no Sequencer; before the transaction of which
+	// the batch has a part; zero for a redriven change. With a Concurrency above 1, and while changes fail, changes before
+	// it may be in other batches
+	Position Position
 	Head     int64    // LSN of the newest change of the partition at the read, 0 if unknown
 	Changes  []Change
 

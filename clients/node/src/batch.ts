@@ -102,7 +102,7 @@ export class Batch<T> {
   get redriven(): boolean { return this.#raw.redriven ?? false; }
   /** The session token of the read. */
   get session(): string | undefined { return this.#raw.session; }
-  /** The position after the page. */
+  /** The position after the newest change of the batch. */
   get position(): string | undefined { return this.#raw.position; }
   /** The LSN of the newest change at the read. */
   get head(): number | undefined { return this.#raw.head; }

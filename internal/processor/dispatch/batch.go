@@ -1,7 +1,9 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -32,13 +34,30 @@ func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
 		LeaseToken: d.held.Lease.Token, Range: d.held.Lease.Range, Instance: d.in.Me.Instance,
 		Epoch:   records.TermOf(d.held.Lease),
 		Attempt: b.Attempt(), Cut: b.IsCut(), Redriven: b.IsRedriven(), Changes: changesOf(b),
-		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: of.Next,
+		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: d.endOf(b),
 	}
 	of.Charge = 0
 	if d.in.Options.Manual {
 		batch.OnCheckpoint(func(ctx context.Context) error { return d.checkpoint(ctx, b) })
 	}
 	return batch
+}
+
+// endOf is the position after the newest change of a batch. If the batch has only a part of a transaction, it is the
+// position before the transaction. If no position can be set within a page, it is the position after the page.
+func (d *Dispatcher) endOf(b *delivery.Batch) feed.Position {
+	newest := slices.MaxFunc(b.Changes, func(a, b *delivery.Change) int {
+		return cmp.Compare(changeOf(a).LSN, changeOf(b).LSN)
+	})
+	page, lsn := newest.Page.Of.(*readPage), changeOf(newest).LSN
+	switch {
+	case b.IsCut():
+		lsn--
+	case lsn == page.Changes[len(page.Changes)-1].LSN:
+		return page.Next
+	}
+	end, _ := records.PositionAfter(d.in.Source, lsn, page.Next)
+	return end
 }
 
 // recordOutcome tells the engine how a call came out.
