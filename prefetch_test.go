@@ -245,7 +245,8 @@ func TestThePositionOfABatchIsAfterItsChanges(t *testing.T) {
 				want-- // the rest of the transaction is in other batches
 			}
 			if lsn, ok := w.orders.TokenLSN(b.Position.Token); !ok || lsn != want {
-				t.Errorf("a batch to LSN %d, cut: %t, has the position %s", b.Changes[len(b.Changes)-1].LSN, b.Cut, b.Position)
+				t.Errorf("a batch to LSN %d, cut: %t, has the position %s",
+					b.Changes[len(b.Changes)-1].LSN, b.Cut, b.Position)
 			}
 			if slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "t2" }) {
 				return errDownstream
@@ -258,5 +259,32 @@ func TestThePositionOfABatchIsAfterItsChanges(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		p.stop(t)
+	})
+}
+
+// The charge of a read counts once, in whichever number of batches its page is handled.
+func TestAChargeCountsForOneBatch(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.many(25, 5)
+		var read, handled float64
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
+			page, err := w.orders.Read(ctx, r, from, o)
+			if page.Charge = 7; len(page.Changes) > 0 && o.MaxItems != 1 { // the first read of a unit has no batch
+				read += page.Charge
+			}
+			return page, err
+		}}
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
+			handled += b.Charge
+			return nil
+		}}
+		p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 10})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if read == 0 || handled != read {
+			t.Errorf("reads of %v RU, and batches of %v RU", read, handled)
+		}
 	})
 }

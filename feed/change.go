@@ -149,12 +149,12 @@ type Batch struct {
 	Redriven bool   // the change was among the dead letters
 	Session  string // session token of the read, for reading your own lease's writes
 	// request charge of the read, in request units; if several batches share a page, the first has the charge
-	Charge   float64
-	// after the newest of the changes, or after their page if the source is no Sequencer; before the transaction of which
-	// the batch has a part; zero for a redriven change. With a Concurrency above 1, and while changes fail, changes before
-	// it may be in other batches
+	Charge float64
+	// after the newest of the changes, or after their page if the source is no Sequencer; before the transaction of
+	// which the batch has a part; zero for a redriven change. With a Concurrency above 1, and while changes fail,
+	// changes before it may be in other batches
 	Position Position
-	Head     int64    // LSN of the newest change of the partition at the read, 0 if unknown
+	Head     int64 // LSN of the newest change of the partition at the read, 0 if unknown
 	Changes  []Change
 
 	confirm func(context.Context) error // nil: the processor checkpoints by itself

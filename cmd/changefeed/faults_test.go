@@ -82,7 +82,8 @@ func TestAThrottledAccountIsOpenedAfterItsPauses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command(t, "run", "--source", "cosmos:tests/"+orders.ID(), "--name", "mailer", "--create-leases", "--once", "--", "cat")
+	command(t, "run", "--source", "cosmos:tests/"+orders.ID(), "--name", "mailer", "--create-leases", "--once", "--",
+		"cat")
 	if left := server.Faults.Pending(); len(left) > 0 {
 		t.Errorf("%v are left of %d", left, times)
 	}

@@ -34,7 +34,7 @@ func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
 		LeaseToken: d.held.Lease.Token, Range: d.held.Lease.Range, Instance: d.in.Me.Instance,
 		Epoch:   records.TermOf(d.held.Lease),
 		Attempt: b.Attempt(), Cut: b.IsCut(), Redriven: b.IsRedriven(), Changes: changesOf(b),
-		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: d.endOf(b),
+		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: endOf(d.in.Source, b),
 	}
 	of.Charge = 0
 	if d.in.Options.Manual {
@@ -45,7 +45,7 @@ func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
 
 // endOf is the position after the newest change of a batch. If the batch has only a part of a transaction, it is the
 // position before the transaction. If no position can be set within a page, it is the position after the page.
-func (d *Dispatcher) endOf(b *delivery.Batch) feed.Position {
+func endOf(source feed.Source, b *delivery.Batch) feed.Position {
 	newest := slices.MaxFunc(b.Changes, func(a, b *delivery.Change) int {
 		return cmp.Compare(changeOf(a).LSN, changeOf(b).LSN)
 	})
@@ -56,7 +56,7 @@ func (d *Dispatcher) endOf(b *delivery.Batch) feed.Position {
 	case lsn == page.Changes[len(page.Changes)-1].LSN:
 		return page.Next
 	}
-	end, _ := records.PositionAfter(d.in.Source, lsn, page.Next)
+	end, _ := records.PositionAfter(source, lsn, page.Next)
 	return end
 }
 
