@@ -19,11 +19,15 @@ type wall struct {
 	wrote map[int64]time.Time // by the time in the store
 }
 
+// timestampGrain is the precision of a timestamp in a store. The clock steps by whole grains, because a lease says twice
+// when it was sent, and a store shortens one of these times.
+const timestampGrain = 100 * time.Nanosecond
+
 // step moves the clock from now on.
 func (k *wall) step(by time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.off += by
+	k.off += by.Truncate(timestampGrain)
 }
 
 // toWall is the stepped clock's time for a time of the bubble.

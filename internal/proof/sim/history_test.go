@@ -235,7 +235,7 @@ func TestHistoriesTellALeaseStoreWithADefect(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const most = 10
+			const most = 60 // a busy machine hides the defect in some
 			for seed := range uint64(most) {
 				if broken, _ := play(t, seed, seed%2 == 0, bug); strings.Contains(strings.Join(broken, "\n"),
 					"history of") {
