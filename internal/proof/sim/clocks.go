@@ -19,8 +19,8 @@ type wall struct {
 	wrote map[int64]time.Time // by the time in the store
 }
 
-// timestampGrain is the precision of a timestamp in a store. The clock steps by whole grains, because a lease says twice
-// when it was sent, and a store shortens one of these times.
+// timestampGrain is the precision of a timestamp in a store. The clock steps by whole grains, because a lease says when
+// it was sent in two places, and a store shortens one of these times.
 const timestampGrain = 100 * time.Nanosecond
 
 // step moves the clock from now on.
