@@ -231,7 +231,10 @@ func (l *look) storedRecord() record {
 func (l *look) updatedRecord(r record) (next record, allowed bool) {
 	next = l.storedRecord()
 	barred := r.barred
-	again := r.by == l.by && next.owner == r.owner && next.token == r.token // a release whose answer was lost
+	// A release whose answer was lost is sent again. Meanwhile the handler may have confirmed more changes. Nobody has
+	// had the lease in between, because the ETag is that of the first release.
+	isFurther := r.owner.name == "" && r.lsn() <= next.lsn()
+	again := r.by == l.by && next.owner == r.owner && (next.token == r.token || isFurther)
 	switch {
 	case l.by.steers:
 		return l.steeredRecord(r, next)
