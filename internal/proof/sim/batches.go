@@ -125,18 +125,18 @@ func (m *model) pageOf(t *tenure, at reading, b *feed.Batch) *page {
 
 // pageAfterCut is the page that begins with a batch, if the process has cut the page before: two leases that are about
 // to be joined meet at one LSN, and read on from there if they are not joined. Nothing is skipped, because all changes
-// read before the beginning of the page are done. The new page may begin with the changes that the cut one had next.
+// read before the beginning of the page are done.
 func (g *ledger) pageAfterCut(t *tenure, at reading, b *feed.Batch) *page {
 	isAtEnd := t.hand == nil || t.n == len(t.hand.changes)
-	isNext := !isAtEnd && begins(t.hand.changes[t.n:], b)
+	if !isAtEnd && begins(t.hand.changes[t.n:], b) {
+		return nil
+	}
 	least, from := lsnOf(t.root), t.emptyTokens()
 	if t.hand != nil {
 		least = lsnOf(t.hand.from)
 	}
 	for _, p := range slices.Backward(g.model.pages[at]) {
 		switch {
-		case isNext && p == t.hand:
-			return nil // no page was read after this one that begins there
 		case !begins(p.changes, b):
 		case isAtEnd && slices.Contains(from, p.from):
 			return nil // no page was cut
