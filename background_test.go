@@ -15,7 +15,7 @@ import (
 func (w *world) leaseWriter(slow *atomic.Bool, written func(feed.Record)) *hookedStore {
 	return &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 		if slow.Load() && l.Kind == feed.KindLease {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // of the bubble: how slow the store is
 			defer written(l)
 		}
 		return w.leases.Update(ctx, l)
@@ -37,6 +37,7 @@ func TestNothingIsWrittenAfterTheRelease(t *testing.T) {
 		w.fill(4)
 		var calls atomic.Int64
 		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			// The calls end one after another, during writes of a second.
 			time.Sleep(time.Second + time.Duration(calls.Add(1))*300*time.Millisecond)
 			return nil
 		})
@@ -46,7 +47,7 @@ func TestNothingIsWrittenAfterTheRelease(t *testing.T) {
 				time.Sleep(5 * time.Second) // the lease is free, and this owner still has its goroutines
 			}},
 		})
-		time.Sleep(900 * time.Millisecond)
+		time.Sleep(900 * time.Millisecond) // all calls have begun, and none has ended
 		slow.Store(true)
 		p.stop(t)
 		if !released.Load() || late.Load() > 0 || calls.Load() != 4 || w.pending() != 0 {
@@ -76,11 +77,11 @@ func TestCheckpointEveryHoldsBehindAChangeThatFails(t *testing.T) {
 				}
 			}},
 		})
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // the failure is stored, which does not count
 		writes.Store(0)
 		for i := range 120 {
 			w.put("bergen", "good", i)
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond) // so that something is done all the time for a minute
 		}
 		if n := writes.Load(); n < 3 || n > 8 {
 			t.Errorf("the lease was written %d times in a minute, want about 6 times", n)
@@ -102,12 +103,12 @@ func TestACheckpointThatIsAskedForTwiceIsStoredBeforeItsAnswer(t *testing.T) {
 			Start: feed.FromBeginning(), Manual: true, MaxItems: 1, Concurrency: 2,
 		})
 		first, second := <-kept, <-kept
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // no write is due any more
 		slow.Store(true)
 		answers := make(chan error, 2)
 		for _, b := range []*feed.Batch{first, second} {
 			go func() { answers <- b.Checkpoint(t.Context()) }()
-			time.Sleep(600 * time.Millisecond)
+			time.Sleep(600 * time.Millisecond) // the second one comes during the write for the first
 		}
 		if err := second.Checkpoint(t.Context()); err != nil || stored.Load() < 2 {
 			t.Errorf("the second checkpoint is answered with %v after %d writes, want 2", err, stored.Load())
@@ -129,7 +130,7 @@ func TestAFailureAmongLanesIsStoredSoon(t *testing.T) {
 			Start: feed.FromBeginning(), Concurrency: 2, CheckpointItems: 1000,
 			RetryMin: time.Hour, RetryMax: time.Hour,
 		})
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // soon is a second
 		if n := w.inLease(); n != 1 {
 			t.Errorf("the lease counts %d failures, want 1", n)
 		}

@@ -38,8 +38,8 @@ type Options struct {
 	Mode feed.Mode
 
 	// MaxItems limits the changes of a batch; 0 is a page of the source. A single transaction may have more. A page has
-	// up to 1,000 changes, or MaxItems if that is more, and batches are cut from the page. If BufferBytes is below
-	// 4 MiB, or the source is no [feed.Sequencer], a page is a batch.
+	// up to 1,000 changes, at most BufferItems, or MaxItems if that is more, and batches are cut from the page. If
+	// BufferBytes is below 4 MiB, or the source is no [feed.Sequencer], a page is a batch.
 	MaxItems int
 
 	// MinLeases is the smallest number of leases of the unit: if the unit would have fewer, the processor cuts physical

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -230,35 +231,71 @@ func TestSmallBatchesAreCutFromALargerPage(t *testing.T) {
 
 // A position that a handler stores with its effects is never past a change that the handler has not received.
 func TestThePositionOfABatchIsAfterItsChanges(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			w.many(25, 5)
+			transaction := make([]feed.Write, 4)
+			for i := range transaction {
+				transaction[i] = upsert("oslo", fmt.Sprint("t", i), 1)
+			}
+			committed, err := w.orders.Commit(t.Context(), feed.Key("oslo"), transaction)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var redriven atomic.Bool
+			h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+				var want int64
+				for _, c := range b.Changes {
+					want = max(want, c.LSN)
+				}
+				if b.Cut {
+					want-- // the rest of the transaction is in other batches
+				}
+				if b.Redriven {
+					redriven.Store(true)
+					if b.Position != (feed.Position{}) {
+						t.Errorf("a dead letter has the position %s", b.Position)
+					}
+				} else if lsn, ok := w.orders.TokenLSN(b.Position.Token); !ok || lsn != want {
+					t.Errorf("a batch to LSN %d, cut: %t, has the position %s", want, b.Cut, b.Position)
+				}
+				if slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "t2" }) && !b.Redriven {
+					return errDownstream
+				}
+				return nil
+			})
+			p := w.run("a", h, changefeed.Options{
+				Start: feed.FromBeginning(), MaxItems: 10, RetryMax: time.Second, Concurrency: concurrency,
+				OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}},
+			})
+			time.Sleep(time.Minute)
+			if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"),
+				letterNamed(committed[2].LSN, "t2")); err != nil || !redriven.Load() {
+				t.Errorf("the letter is not redriven: %v", err)
+			}
+			p.stop(t)
+		})
+	}
+}
+
+// If no position can be set within a page, that of a batch is after its page.
+func TestThePositionOfABatchWithoutASequencerIsAfterItsPage(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.many(25, 5)
-		transaction := make([]feed.Write, 4)
-		for i := range transaction {
-			transaction[i] = upsert("oslo", fmt.Sprint("t", i), 1)
-		}
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), transaction); err != nil {
-			t.Fatal(err)
-		}
-		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
-			want := b.Changes[len(b.Changes)-1].LSN
-			if b.Cut {
-				want-- // the rest of the transaction is in other batches
-			}
-			if lsn, ok := w.orders.TokenLSN(b.Position.Token); !ok || lsn != want {
-				t.Errorf("a batch to LSN %d, cut: %t, has the position %s",
-					b.Changes[len(b.Changes)-1].LSN, b.Cut, b.Position)
-			}
-			if slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "t2" }) {
-				return errDownstream
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
+			if lsn, ok := w.orders.TokenLSN(b.Position.Token); !ok || lsn != b.Changes[len(b.Changes)-1].LSN {
+				t.Errorf("a page to LSN %d has the position %s", b.Changes[len(b.Changes)-1].LSN, b.Position)
 			}
 			return nil
-		})
-		p := w.run("a", h, changefeed.Options{
-			Start: feed.FromBeginning(), MaxItems: 10, RetryMax: time.Second,
-			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}},
+		}}
+		p := w.runWith(struct{ feed.Source }{w.orders}, w.leases, "a", h, changefeed.Options{
+			Start: feed.FromBeginning(), MaxItems: 10,
 		})
 		time.Sleep(time.Minute)
 		p.stop(t)
+		if items, _ := h.items(); items != 25 {
+			t.Errorf("%d items", items)
+		}
 	})
 }
 

@@ -1,5 +1,8 @@
 import type { Undecoded } from "./failures.js";
 
+/** The operation of a change: "upsert" in mode "latest"; the others in mode "all". */
+type Op = "upsert" | "create" | "replace" | "delete";
+
 /**
  * The changes of a batch as the contract has them: for each member an array with the values of all changes. A column
  * that is not there: op is "upsert", and no change has the others.
@@ -7,7 +10,7 @@ import type { Undecoded } from "./failures.js";
 export interface Columns {
   lsn: number[];
   time: string[];
-  op?: ("upsert" | "create" | "replace" | "delete")[];
+  op?: Op[];
   id: string[];
   key: unknown[][];
   expired?: boolean[];
@@ -59,7 +62,7 @@ export class Change<T> {
   /** The number of the commit. For a key, it only grows. */
   get lsn(): number { return this.#of.lsn[this.#index] ?? 0; }
   /** "upsert" in mode "latest"; "create", "replace" or "delete" in mode "all". */
-  get op(): "upsert" | "create" | "replace" | "delete" { return this.#of.op?.[this.#index] ?? "upsert"; }
+  get op(): Op { return this.#of.op?.[this.#index] ?? "upsert"; }
   /** When the change was committed. */
   get time(): Date { return new Date(this.#of.time[this.#index] ?? NaN); }
   /** True if the time to live has deleted the document. */

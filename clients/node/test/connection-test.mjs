@@ -64,6 +64,12 @@ test("after a stop, a checkpoint that waits is canceled", { timeout: 10_000 }, a
   await assert.rejects(received.checkpoint(), { name: "Canceled", reason: "stopped" });
 });
 
+test("a processor without columns, of an older release, is refused", { timeout: 10_000 }, async () => {
+  const { from, connection } = connect(() => {}, { ...hello, can: ["status"] });
+  from.end(); // it ends when it reads the end of its pipe
+  await assert.rejects(connection.ended, { code: "contract", message: /sends no columns/ });
+});
+
 test("a batch that waits for a loop is given up when the loop is left", { timeout: 10_000 }, async () => {
   const queue = new BatchQueue();
   const { signal } = new AbortController();

@@ -228,6 +228,17 @@ class Cancels(unittest.IsolatedAsyncioTestCase):
         answers = [await wire.answer(), await wire.answer()]
         self.assertEqual({answer["type"] for answer in answers}, {"done"})
 
+    async def test_a_processor_without_columns_is_refused(self) -> None:
+        async def handle(batch: Batch) -> None: ...
+
+        wire = Wire(handle)
+        wire.connection.feed(line({"type": "hello", "version": 1, "can": ["status"]}))
+        failure = wire.connection.failure
+        self.assertIsNotNone(failure)
+        assert failure is not None
+        self.assertEqual(failure.code, "contract")
+        self.assertIn("sends no columns", str(failure))
+
     async def test_the_end_of_the_pipe_answers_a_question(self) -> None:
         async def handle(batch: Batch) -> None: ...
 

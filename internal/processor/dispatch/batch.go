@@ -43,9 +43,13 @@ func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
 	return batch
 }
 
-// endOf is the position after the newest change of a batch. If the batch has only a part of a transaction, it is the
-// position before the transaction. If no position can be set within a page, it is the position after the page.
+// endOf is the position after the newest change of a batch; none if the change was a dead letter. If the batch has only
+// a part of a transaction, it is the position before the transaction. If no position can be set within a page, it is
+// the position after the page.
 func endOf(source feed.Source, b *delivery.Batch) feed.Position {
+	if b.IsRedriven() {
+		return feed.Position{}
+	}
 	newest := slices.MaxFunc(b.Changes, func(a, b *delivery.Change) int {
 		return cmp.Compare(changeOf(a).LSN, changeOf(b).LSN)
 	})

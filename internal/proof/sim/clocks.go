@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	processor "github.com/millrace/changefeed/internal/processor/instance"
 )
 
 // Clocks that step, though all processes share the bubble's: times are shifted where they
@@ -19,15 +20,12 @@ type wall struct {
 	wrote map[int64]time.Time // by the time in the store
 }
 
-// timestampGrain is the precision of a timestamp in a store. The clock steps by whole grains, because a lease says when
-// it was sent in two places, and a store shortens one of these times.
-const timestampGrain = 100 * time.Nanosecond
-
-// step moves the clock from now on.
+// step moves the clock from now on. The clock steps by whole grains of a timestamp, because a lease says when it was
+// sent in two places, and a store shortens one of these times.
 func (k *wall) step(by time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.off += by.Truncate(timestampGrain)
+	k.off += by.Truncate(processor.TimestampGrain)
 }
 
 // toWall is the stepped clock's time for a time of the bubble.

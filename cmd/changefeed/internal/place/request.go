@@ -61,7 +61,10 @@ func whileThrottled(ctx context.Context, f func() error) error {
 	for begun := time.Now(); ; {
 		err := f()
 		wait, ok := throttledFor(err)
-		if !ok || time.Since(begun)+wait > maxThrottled || pause.For(ctx, max(wait, firstRetry)) != nil {
+		if !ok || time.Since(begun)+wait > maxThrottled {
+			return err
+		}
+		if err := pause.For(ctx, max(wait, firstRetry)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -184,6 +185,21 @@ func TestAThrottledRequestWaitsAsLongAsTheAccountSays(t *testing.T) {
 		_, err = a.Send(t.Context(), Request{Method: http.MethodGet, Resource: []string{"dbs"}})
 		if spent := time.Since(begun); err != nil || asked != 2 || spent < 5*time.Second {
 			t.Errorf("asked %d times in %v, %v, want the second time after 5s", asked, spent, err)
+		}
+	})
+}
+
+// Whoever interrupts a command that waits is told of the interruption, and not of the throttling.
+func TestAThrottledRequestEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		interrupted := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(interrupted) })
+		refused := func() error { return &feed.ThrottledError{After: 5 * time.Second} }
+		begun := time.Now()
+		err := whileThrottled(ctx, refused)
+		if spent := time.Since(begun); !errors.Is(err, interrupted) || spent != time.Second {
+			t.Errorf("ended after %v with %v, want the interruption after 1s", spent, err)
 		}
 	})
 }
