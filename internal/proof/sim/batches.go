@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -44,52 +45,91 @@ func (g *ledger) countCall(b *feed.Batch) {
 	}
 }
 
-// followPage finds the place of a batch in its page: its changes are the next that the process has read. A page is one
-// batch, unless some of its changes have failed more often, one of its size took too long, or a transaction went beyond
-// the most.
+// followPage finds the place of a batch in its page: its changes are the next that the process has read.
 func (g *ledger) followPage(c *call, t *tenure, b *feed.Batch) bool {
-	by := c.by.(*instance)
+	at := reading{c.by.(*instance), b.Range}
 	t.forgetUnheard(b)
-	if cut := g.pageAfterCut(t, reading{by, b.Range}, b); cut != nil {
+	if cut := g.pageAfterCut(t, at, b); cut != nil {
 		t.readOnFrom(cut)
 	}
-	if t.hand == nil || t.n == len(t.hand.changes) {
-		p := g.model.pageOf(t, reading{by, b.Range}, b)
-		if p == nil {
-			g.breach("%s got a batch of %s from LSN %d, and has read no such page after %s", by, b.LeaseToken,
-				b.Changes[0].LSN, t.last)
-			return false
-		}
-		t.inherit(p, b)
-		if t.next[t.hand] = p; t.hand == nil || t.reached[t.last] {
-			t.reached[p.from] = true
-		}
-		t.hand, t.n, t.line = p, 0, append(t.line, p.changes...)
+	why := g.nextPage(t, at, b)
+	if why == "" {
+		why = g.wrongEnd(at.by, t, t.hand.changes[t.n:], b)
 	}
-	rest := t.hand.changes[t.n:]
-	if !begins(rest, b) {
-		g.breach("%s got a batch of %s from LSN %d, %d changes, where LSN %d is next", by, b.LeaseToken,
-			b.Changes[0].LSN, len(b.Changes), rest[0].lsn)
+	if why != "" && g.isInLaterPage(t, at, b) {
+		why = ""
+	}
+	if why != "" {
+		g.breach("%s got a batch of %s from LSN %d, %s", at.by, b.LeaseToken, b.Changes[0].LSN, why)
 		return false
 	}
+	c.page, c.end = t.hand, t.n+len(b.Changes)
+	return true
+}
+
+// nextPage makes sure that the page of a tenure has more changes, and that the next of them are those of a batch.
+// Otherwise nextPage says what is wrong.
+func (g *ledger) nextPage(t *tenure, at reading, b *feed.Batch) (why string) {
+	if t.hand == nil || t.n == len(t.hand.changes) {
+		p := g.model.pageOf(t, at, b)
+		if p == nil {
+			return fmt.Sprintf("and has read no such page after %s", t.last)
+		}
+		isReached := t.hand == nil || t.reached[t.last]
+		if t.takePage(p, 0, b); isReached {
+			t.reached[p.from] = true
+		}
+	}
+	if rest := t.hand.changes[t.n:]; !begins(rest, b) {
+		return fmt.Sprintf("%d changes, where LSN %d is next", len(b.Changes), rest[0].lsn)
+	}
+	return ""
+}
+
+// takePage records that the next batches come from a page, whose first n changes are done.
+func (t *tenure) takePage(p *page, n int, b *feed.Batch) {
+	t.inherit(p, b)
+	t.next[t.hand] = p
+	t.hand, t.n, t.line = p, n, append(t.line, p.changes...)
+}
+
+// wrongEnd says what is wrong with the end of a batch, with which the rest of a page begins. A page is one batch, unless
+// some of its changes have failed more often, one of its size took too long, or a transaction went beyond the most.
+func (g *ledger) wrongEnd(by *instance, t *tenure, rest []version, b *feed.Batch) string {
 	n := len(b.Changes)
-	c.page, c.end = t.hand, t.n+n
 	if n == len(rest) {
-		return true
+		return ""
 	}
 	next := slices.IndexFunc(rest[n:], func(v version) bool { return v.lsn != rest[n].lsn })
 	if next < 0 {
 		next = len(rest) - n
 	}
 	isFull := by.opts.MaxItems > 0 && n+next > by.opts.MaxItems
-	if rest[n].lsn == rest[n-1].lsn {
-		g.breach("%s got a batch of %s that ends within the transaction of LSN %d", by, b.LeaseToken, rest[n].lsn)
-	} else if t.calls[rest[n]] == t.calls[rest[0]] && !t.late && !isFull &&
-		!g.model.isCutBetween(by, t, rest[n-1].lsn, rest[n].lsn) {
-		g.breach("%s got a batch of %s from LSN %d with %d of %d changes for no reason", by, b.LeaseToken, rest[0].lsn,
-			n, len(rest))
+	switch {
+	case rest[n].lsn == rest[n-1].lsn:
+		return fmt.Sprintf("that ends within the transaction of LSN %d", rest[n].lsn)
+	case t.calls[rest[n]] == t.calls[rest[0]] && !t.late && !isFull &&
+		!g.model.isCutBetween(by, t, rest[n-1].lsn, rest[n].lsn):
+		return fmt.Sprintf("with %d of %d changes for no reason", n, len(rest))
 	}
-	return true
+	return ""
+}
+
+// isInLaterPage reports whether a batch comes from a page that was read later than the page of a tenure, and takes that
+// page. Two leases that are about to be joined meet at an LSN, which may be in the middle of a page. If they are not
+// joined, the process reads on from there, and its first batches may be the same as if it had gone on in the page.
+func (g *ledger) isInLaterPage(t *tenure, at reading, b *feed.Batch) bool {
+	pages := g.model.pages[at]
+	for _, p := range slices.Backward(pages[1+slices.Index(pages, t.hand):]) {
+		n := slices.IndexFunc(p.changes, func(v version) bool { return v == versionOf(b.Changes[0]) })
+		isNext := n >= 0 && begins(p.changes[n:], b) && !t.hasLeft(lsnOf(p.from)) &&
+			!slices.ContainsFunc(p.changes[:n], func(v version) bool { return !t.passed[v] && !t.asked[v] })
+		if isNext && g.wrongEnd(at.by, t, p.changes[n:], b) == "" {
+			t.takePage(p, n, b)
+			return true
+		}
+	}
+	return false
 }
 
 // inherit gives the changes of a page the calls that the lease said when the process acquired it. If the first batch

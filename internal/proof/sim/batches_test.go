@@ -114,6 +114,76 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 	}
 }
 
+// The owner of a lease has read a page with the LSNs 5, 6 and 8. Its first change is done, and the owner has read on
+// from there: LSNs 6, 8 and 10. Two changes make a full batch.
+func TestABatchMayComeFromALaterPage(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		from    int64 // where the later page begins
+		batches [][]int64
+		breach  string
+	}{
+		{"the rest of the page, and a change that only the later page has", 5, [][]int64{{6, 8}, {10}}, ""},
+		{"a change is passed over", 5, [][]int64{{6}, {10}}, "no reason"},
+		{"a change that nobody has read", 5, [][]int64{{6, 8}, {11}}, "has not read"},
+		{"a change is left before the later page", 7, [][]int64{{8, 10}}, "where LSN 6 is next"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newLedger(feed.LatestVersion, epk.HashV2)
+			by := &instance{name: "a", world: &world{ledger: g}}
+			by.opts.MaxItems = 2
+			g.noteAcquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`)})
+			read := func(from int64, lsns ...int64) {
+				page := feed.Page{Next: feed.At(service.Token(lsns[len(lsns)-1]))}
+				for _, lsn := range lsns {
+					page.Changes = append(page.Changes, feed.Change{LSN: lsn, ID: "a", PartitionKey: `["x"]`})
+				}
+				g.notePage(by, feed.FullRange(), service.Token(from), page)
+			}
+			handle := func(lsns ...int64) {
+				batch := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Attempt: 1}
+				for _, lsn := range lsns {
+					batch.Changes = append(batch.Changes, feed.Change{LSN: lsn, ID: "a", PartitionKey: `["x"]`})
+				}
+				g.endCall(g.handOver(t.Context(), by, batch), true, batch.Changes)
+			}
+			neighbor := feed.Lease{Token: "next", Range: feed.Range{Min: "FF"}, Position: feed.At(service.Token(5))}
+			g.noteAcquired(by, neighbor)
+			read(2, 5, 6, 8)
+			handle(5)
+			later := []int64{6, 8, 10}
+			read(c.from, later[max(0, int(c.from)-6):]...)
+			for _, lsns := range c.batches {
+				handle(lsns...)
+			}
+			if broken := strings.Join(g.broken, "\n"); c.breach == "" && broken != "" ||
+				!strings.Contains(broken, c.breach) {
+				t.Errorf("broken is %q, want %q", broken, c.breach)
+			}
+		})
+	}
+}
+
+// The network may hold back the create of a lease until long after another instance has had the range. Such a lease
+// counts as deleted, so it passes nothing, wherever its position is.
+func TestALeaseThatIsCreatedTooLatePassesNothing(t *testing.T) {
+	v := version{`["x"]`, "a", 7}
+	for after, passes := range map[time.Duration]bool{time.Second: true, time.Minute: false} {
+		g := newLedger(feed.LatestVersion, epk.HashV2)
+		g.open[v] = entry{epk: "10"}
+		sent := time.Unix(1000, 0)
+		due := notes.Due{By: sent.Add(30 * time.Second), Sent: sent}
+		g.checkCreated(&instance{name: "a", world: &world{ledger: g}}, feed.Record{
+			Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"9"`), Timestamp: sent, Updated: sent.Add(after),
+			Kind: feed.KindLease, Version: 1, State: feed.StateLive,
+			Properties: map[string]string{notes.GenerationProperty: "0", notes.DueProperty: due.String()},
+		})
+		if got := len(g.broken) > 0; got != passes || got == g.isOpen(v) {
+			t.Errorf("created %v after it was sent: passes %v, want %v", after, got, passes)
+		}
+	}
+}
+
 // The number that a lease has is of the first change after its position, which may be another one by now. The change
 // that has it, or has as many calls by the notes, keeps it when it comes again alone, though another one of its batch
 // had as many.

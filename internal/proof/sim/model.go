@@ -328,6 +328,7 @@ func (t *tenure) passBatch(c *call) {
 // allowReached allows the lease the positions after a batch.
 func (t *tenure) allowReached(c *call) {
 	t.reached[c.page.tokenAfter(c.end)] = true
+	t.reached[service.Token(c.page.changes[c.end-1].lsn)] = true             // in a page that is longer
 	if next := t.next[c.page]; next != nil && c.end == len(c.page.changes) { // there was nothing up to that
 		t.reached[next.from] = true
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // The witness compares every write of a lease with the model, at the moment when the store
@@ -96,7 +97,9 @@ func (g *ledger) checkCreated(by *instance, record feed.Record) {
 	} else {
 		g.model.leases[record.Token], g.model.owned[place{by, record.Token}] = kept{record, by}, time.Now()
 	}
-	g.passesNothing(nil, record)
+	if !records.IsLate(record) { // else it counts as deleted, and a reset may have come since it was sent
+		g.passesNothing(nil, record)
+	}
 	generation := generationOf(record)
 	if generation == 0 {
 		return
