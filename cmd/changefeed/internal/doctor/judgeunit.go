@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -14,8 +15,8 @@ import (
 
 // The judgement of units: of their leases, their instances, their lag and their dead letters.
 
-// waitedWarn is how many seconds a change may wait before that is a warning.
-const waitedWarn = 30
+// waitedWarn is how long a change may wait before that is a warning.
+const waitedWarn = 30 * time.Second
 
 // nameOf returns the name of a unit for people.
 func nameOf(u *unit.Unit) string { return u.Processor + " on " + u.Container }
@@ -46,7 +47,7 @@ func judgeLeases(u *unit.Unit) (found []Finding) {
 	if len(found) > 0 {
 		return found
 	}
-	sum := u.Sums()
+	sum := u.Listing().Sum()
 	return []Finding{good("leases", nameOf(u), "%s, without a hole or an overlap", terminal.Count(sum.Leases, "lease"))}
 }
 
@@ -74,20 +75,20 @@ func labelOf(f admin.Finding) string {
 // judgeLag judges how far a unit is behind.
 func judgeLag(u *unit.Unit) Finding {
 	const check = "lag"
-	sum := u.Sums()
+	sum := u.Listing().Sum()
 	if !sum.Known {
 		f := unknown(check, nameOf(u), whyUnknown(u),
 			u.Commands.Complete("mend the leases first: see changefeed leases"))
-		if sum.Lag > 0 {
+		if sum.Pending > 0 {
 			f.Found = sum.Behind() + "; the rest is " + f.Found
 		}
 		return f
 	}
-	if sum.Waited <= waitedWarn && !sum.Timed {
+	if sum.Oldest <= waitedWarn && !sum.Timed {
 		return unknown(check, nameOf(u), sum.Behind(),
 			u.Commands.Complete("see with changefeed leases whether the lag falls"))
 	}
-	if sum.Waited <= waitedWarn {
+	if sum.Oldest <= waitedWarn {
 		return good(check, nameOf(u), "%s", sum.Behind())
 	}
 	next := "start an instance"
@@ -141,7 +142,7 @@ func judgeInstances(u *unit.Unit) (found []Finding) {
 			found = append(found, bad(check, about, Warn, f.Next, "%s", f.Text))
 		}
 	}
-	sum := u.Sums()
+	sum := u.Listing().Sum()
 	idle, _ := u.Listing().Idle()
 	switch {
 	case len(running) == 0 && u.Listing().IsAtWork():

@@ -197,7 +197,7 @@ func WriteRows(rows *report.Rows, units []Unit) error {
 
 // line returns the line of a unit.
 func (u *Unit) line() report.Value {
-	sum, est := u.Sums(), u.Estimate
+	sum, est := u.Listing().Sum(), u.Estimate
 	total := est.Total
 	line := unitLine{
 		whose: whose{u.Processor, u.Container}, Leases: sum.Leases, Instances: sum.Instances,

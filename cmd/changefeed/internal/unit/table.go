@@ -6,12 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // Units as output for people: a table each.
@@ -91,49 +88,11 @@ func heading(u *Unit) string {
 	if u.Processor == "" {
 		return "documents of no unit in this store"
 	}
-	sum := u.Sums()
 	name := u.Processor
 	if name == Unnamed {
 		name = "unit without a name (--name " + Unnamed + ")"
 	}
-	return fmt.Sprintf("%s on %s: %s, %s, %s", name, u.Container,
-		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), sum.Behind()) + u.headway()
-}
-
-// headway says how fast a unit is, and before which time everything is handled, as far as that is known.
-func (u *Unit) headway() (text string) {
-	total := u.Estimate.Total
-	if total.Pace != nil && total.Pending > 0 {
-		text = fmt.Sprintf(", %.3g handled a second", total.Pace.PerSecond)
-		if left := total.Pace.CatchUp; left != changefeed.Never {
-			text += fmt.Sprintf(", caught up in %s", terminal.Seconds(left.Seconds()))
-		}
-	}
-	if !total.Watermark.IsZero() {
-		text += "; all before " + sentence.Clock(total.Watermark, u.Estimate.At) + " is handled"
-	}
-	return text
-}
-
-// Behind says how far a unit is behind.
-func (s Sum) Behind() string {
-	switch {
-	// Zero may mean that no lease could be counted. That must not look like good news.
-	case s.Lag == 0 && !s.Known:
-		return "how far behind is not known"
-	case s.Lag > 0:
-		least := ""
-		if !s.Known {
-			least = "at least "
-		}
-		waited := time.Duration(s.Waited * float64(time.Second))
-		return fmt.Sprintf("%s%s%s behind, the oldest %s", least, mark(s.Exact, s.Shared),
-			terminal.Count(s.Lag, "change"), sentence.Waited(waited, s.Timed))
-	}
-	if s.Held > 0 {
-		return "nothing behind but the changes of " + terminal.Count(s.Held, "held key") + ", in dead letters"
-	}
-	return "nothing behind"
+	return name + " on " + u.Container + ": " + u.Listing().Sentence()
 }
 
 // mark returns the mark before a lag that is not an exact count.

@@ -1,7 +1,6 @@
 package unit
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,45 +12,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
-	for _, c := range []struct {
-		exact, shared bool
-		want          string
-	}{
-		{true, false, "mailer on orders: 2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
-		{false, false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
-		{false, true, "mailer on orders: 2 leases, 0 instances, ≤7 changes behind, the oldest for 3s"},
-	} {
-		u := &Unit{Processor: "mailer", Container: "orders", Rows: []Row{
-			{Kind: KindLease, Lag: new(int64(4)), Exact: true, Waited: new(3.0)},
-			{Kind: KindLease, Lag: new(int64(3)), Waited: new(0.0), Exact: c.exact, Shared: c.shared},
-		}}
-		if got := heading(u); got != c.want {
-			t.Errorf("got %s, want %s", got, c.want)
-		}
-		slices.Reverse(u.Rows)
-		if got := heading(u); got != c.want {
-			t.Errorf("in another order: got %s, want %s", got, c.want)
-		}
-	}
-}
-
 // If the commit time of a pending change is unknown, nobody knows for how long changes have waited.
 func TestATableDoesNotInventATime(t *testing.T) {
-	timed := Row{Kind: KindLease, Lag: new(int64(4)), Exact: true, Waited: new(3.0)}
 	untimed := Row{Kind: KindLease, Lag: new(int64(3)), Exact: true}
-	for _, tt := range []struct {
-		rows []Row
-		want string
-	}{
-		{[]Row{timed, untimed}, "7 changes behind, the oldest for 3s or more"},
-		{[]Row{untimed, timed}, "7 changes behind, the oldest for 3s or more"},
-		{[]Row{untimed}, "3 changes behind, the oldest for an unknown time"},
-	} {
-		if got := (&Unit{Rows: tt.rows}).Sums().Behind(); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
-		}
-	}
 	if got := cells(untimed); got[4] != "3" || got[5] != "?" {
 		t.Errorf("cells %q, want a lag of 3 and an unknown time", got)
 	}
@@ -63,66 +26,16 @@ func TestATableDoesNotInventATime(t *testing.T) {
 	}
 }
 
-// Zero may mean that nobody knows, which must not read like good news; and what is known is said all the same.
-func TestAHeadingSaysWhatIsKnown(t *testing.T) {
-	known, unknown := Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0), Exact: true}, Row{Kind: KindLease}
-	behind, replaced := known, unknown
-	behind.Lag, behind.Waited, replaced.record.State = new(int64(7)), new(3.0), feed.StateRetired
-	held := known
-	held.Held = 1
-	shared, distance := behind, behind
-	shared.Shared, distance.Exact = true, false
-	runningRow := Row{Kind: KindInstance, Presence: admin.Running}
-	for _, c := range []struct {
-		rows []Row
-		want string
-	}{
-		{[]Row{known, known}, "2 leases, 0 instances, nothing behind"},
-		{[]Row{known, unknown}, "2 leases, 0 instances, how far behind is not known"},
-		{[]Row{known, {Kind: KindHole}}, "1 lease, 0 instances, how far behind is not known"},
-		{
-			[]Row{behind, unknown},
-			"2 leases, 0 instances, at least 7 changes behind, the oldest for 3s",
-		},
-		{[]Row{known, replaced}, "2 leases, 0 instances, nothing behind"},
-		{
-			[]Row{known, held},
-			"2 leases, 0 instances, nothing behind but the changes of 1 held key, in dead letters",
-		},
-		{[]Row{behind, behind}, "2 leases, 0 instances, 14 changes behind, the oldest for 3s"},
-		// the shared one is a count
-		{[]Row{shared, distance}, "2 leases, 0 instances, ~14 changes behind, the oldest for 3s"},
-		{[]Row{known, runningRow, {Kind: KindInstance, Presence: admin.Gone}}, "1 lease, 1 instance, nothing behind"},
+// The first line of a unit names the unit and its container before the sentence of its listing.
+func TestAHeadingNamesTheUnit(t *testing.T) {
+	l := &admin.Listing{Instances: []admin.Instance{{Presence: admin.Running}}}
+	for name, want := range map[string]string{
+		"mailer": "mailer on orders: " + l.Sentence(),
+		Unnamed:  "unit without a name (--name /) on orders: " + l.Sentence(),
+		"":       "documents of no unit in this store",
 	} {
-		if got := heading(&Unit{
-			Processor: "mailer", Container: "orders",
-			Rows: c.rows,
-		}); got != "mailer on orders: "+c.want {
-			t.Errorf("got %s, want %s", got, c.want)
-		}
-	}
-}
-
-// The first line of a unit says how it gets on, as far as that is known.
-func TestAHeadingSaysHowAUnitGetsOn(t *testing.T) {
-	at := time.Date(2026, 3, 4, 12, 0, 30, 0, time.UTC)
-	pace := func(left time.Duration) *changefeed.Pace {
-		return &changefeed.Pace{PerSecond: 12.3456, Exact: true, CatchUp: left}
-	}
-	for _, c := range []struct {
-		total changefeed.Lag
-		want  string
-	}{
-		{changefeed.Lag{}, ""},
-		{changefeed.Lag{Watermark: at.Add(-time.Minute)}, "; all before 11:59:30 is handled"},
-		{changefeed.Lag{Watermark: at.Add(-25 * time.Hour)}, "; all before 2026-03-03 11:00:30 is handled"},
-		{changefeed.Lag{Pace: pace(0)}, ""}, // nothing is pending
-		{changefeed.Lag{Pending: 7, Pace: pace(90 * time.Second)}, ", 12.3 handled a second, caught up in 1m30s"},
-		{changefeed.Lag{Pending: 7, Pace: pace(changefeed.Never)}, ", 12.3 handled a second"},
-	} {
-		u := &Unit{Estimate: changefeed.Estimation{At: at, Total: c.total}}
-		if got := u.headway(); got != c.want {
-			t.Errorf("%+v: got %q, want %q", c.total, got, c.want)
+		if got := heading(Of(name, "orders", l)); got != want {
+			t.Errorf("%q: got %s, want %s", name, got, want)
 		}
 	}
 }
@@ -202,8 +115,14 @@ func TestALagIsShownAsItWasMeasured(t *testing.T) {
 }
 
 func TestTheTableOfAUnit(t *testing.T) {
+	listing := &admin.Listing{
+		Leases: []admin.Lease{
+			{Lag: &changefeed.Lag{Pending: 4, Exact: true}}, {Lag: &changefeed.Lag{Pending: 3, Oldest: time.Now()}},
+		},
+		Instances: []admin.Instance{{Presence: admin.Running, Weight: 1}, {Presence: admin.Gone, Weight: 1}},
+	}
 	units := []Unit{
-		{Processor: "mailer", Container: "orders", Rows: []Row{
+		{Processor: "mailer", Container: "orders", listing: listing, Rows: []Row{
 			{
 				Kind: KindLease, Lease: "-FF", Range: "-FF", Owner: "one", Position: "5", State: "live",
 				Lag: new(int64(4)), Waited: new(0.0), Exact: true,
@@ -221,7 +140,7 @@ func TestTheTableOfAUnit(t *testing.T) {
 	if err := WriteTables(&table, "leases", units, terminal.Terminal{}); err != nil {
 		t.Fatal(err)
 	}
-	want := "mailer on orders: 2 leases, 1 instance, ~7 changes behind, the oldest for 0s\n" +
+	want := "mailer on orders: 2 leases, 1 instance, ~7 changes behind, the oldest for an unknown time\n" +
 		"  LEASE    OWNER  WRITTEN  POSITION  LAG  WAITED  STATE  ATTEMPTS  NOTE\n" +
 		"  -FF      one    0s ago   5         4    0s      live   0\n" +
 		"  0 (-1F)  -      0s ago   5         ~3   0s      free   0\n" +

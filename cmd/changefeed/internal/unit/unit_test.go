@@ -320,7 +320,7 @@ func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 		o.lease(t, "-FF", nil)
 		time.Sleep(2 * time.Second) // times of the store are in seconds
 		units := o.survey(t)
-		if got := units[0].Sums(); got.Leases != 1 || got.Instances != 1 || got.Lag != 4 || !got.Known || !got.Exact {
+		if got := units[0].Listing().Sum(); got.Leases != 1 || got.Instances != 1 || got.Pending != 4 || !got.Known || !got.Exact {
 			t.Errorf("got %+v, want one instance with one lease and a lag of 4", got)
 		}
 	})
@@ -338,7 +338,7 @@ func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		units := o.survey(t)
-		if got := units[0].Sums(); got.Leases != 1 || got.Known {
+		if got := units[0].Listing().Sum(); got.Leases != 1 || got.Known {
 			t.Errorf("got %+v, want one lease whose lag is not known", got)
 		}
 		for _, want := range []string{

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
@@ -18,7 +20,14 @@ var updateWidths = flag.Bool("update-widths", false, "write testdata/widths.txt"
 // The tables of leases are as they were read at 40, 80 and 200 columns, and no line is wider than the terminal.
 func TestLeasesFitEachTerminal(t *testing.T) {
 	half := feed.FullRange().Cut(2)
-	u := Unit{Processor: "mailer", Container: "shop/orders", Rows: []Row{
+	now := time.Now()
+	listing := &admin.Listing{
+		At: now, Holes: make([]admin.Hole, 1), Instances: []admin.Instance{{Presence: admin.Running, Weight: 1}},
+		Leases: []admin.Lease{
+			{Lag: &changefeed.Lag{Pending: 1204, Exact: true, Oldest: now.Add(-192 * time.Second)}}, {},
+		},
+	}
+	u := Unit{Processor: "mailer", Container: "shop/orders", listing: listing, Rows: []Row{
 		{
 			Kind: KindLease, Lease: half[0].String(), Range: half[0].String(), Owner: "worker-7f9c-郵便局", Silent: 4,
 			Position: `"1204"`, Lag: new(int64(1204)), Exact: true, Waited: new(192.0), State: "live", Attempts: 3,
