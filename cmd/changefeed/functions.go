@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/functions"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/trigger/function"
 )
@@ -81,7 +82,11 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 		return o.showPlans(functions.Plans(app))
 	}
 	o.setVoice(cmd)
-	return functions.Run(cmd.Context(), app, o.appSettings(cmd))
+	s := o.appSettings(cmd)
+	return o.ui.during(cmd, o.report, ui.Options{Name: filepath.Base(dir)}, func(on *ui.UI) error {
+		s.UI = on
+		return functions.Run(cmd.Context(), app, s)
+	})
 }
 
 // readApp checks the flags, and reads an app.
@@ -126,6 +131,7 @@ func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared
 		p.source = strings.TrimPrefix(p.source+", "+plan.Source.Database+"/"+plan.Source.Container, ", ")
 	}
 	p.settle = func(in surroundings) { s.Stores, s.Signals, s.Exit = in.stores, in.signals, in.exit }
+	p.show = func(on *ui.UI) { s.UI = on }
 	p.check = func(ctx context.Context) error { return functions.Check(ctx, app, s) }
 	p.run = func(ctx context.Context) error { return functions.Run(ctx, app, s) }
 	return p, nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -18,13 +19,17 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // The command host: the units of a file, in one process. hosted.go makes the units, and internal/fleet runs them.
 
 // hostOptions are the flags of host.
-type hostOptions struct{ report *report.Report }
+type hostOptions struct {
+	report *report.Report
+	ui     uiOptions
+}
 
 // hostCommand is the command host.
 func hostCommand() *cobra.Command {
@@ -44,6 +49,7 @@ file with a mistake changes nothing. SIGTERM or Ctrl-C ends all units, as it end
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	o.report = addOutput(cmd, report.Text, report.JSON)
+	o.ui.register(cmd)
 	untilStdinFlag(cmd)
 	return cmd
 }
@@ -54,7 +60,15 @@ func (o *hostOptions) run(cmd *cobra.Command, path string) (err error) {
 	defer signal.Stop(hangups)
 	stores := place.NewOpener(place.Settings{})
 	defer func() { err = cmp.Or(err, stores.Close()) }()
-	h := newHosting(cmd, path, o.report.Form, stores)
+	return o.ui.during(cmd, o.report, ui.Options{Name: filepath.Base(path)}, func(on *ui.UI) error {
+		h := newHosting(cmd, path, o.report.Form, stores)
+		h.ui = on
+		return o.runUnits(cmd, h, hangups)
+	})
+}
+
+// runUnits runs the units of the file.
+func (o *hostOptions) runUnits(cmd *cobra.Command, h *hosting, hangups <-chan os.Signal) error {
 	units, err := h.readUnits()
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -54,7 +55,7 @@ func newUnitFlags(handler string) unitFlags {
 // Flags that a file does not have: of the process, or of the handler itself.
 var noKeys = []string{
 	"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag,
-	"check",
+	"check", uiFlag,
 }
 
 // Flags of run that fit one of its handlers.
@@ -125,6 +126,7 @@ type hosting struct {
 	path   string
 	form   report.Form // of logs and messages
 	stores *place.Opener
+	ui     *ui.UI // shows the units; nil if there is no dashboard
 
 	mu      sync.Mutex
 	running int           // units that run
@@ -211,6 +213,7 @@ func (h *hosting) prepareUnit(u hostfile.Unit) (*prepared, error) {
 	}
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM} // SIGHUP reads the file again
 	p.settle(surroundings{h.stores, signals, h.exit})
+	p.show(h.ui)
 	return p, nil
 }
 

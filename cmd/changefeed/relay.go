@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/outbox"
 )
@@ -90,7 +91,10 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	return p.run(cmd.Context())
+	return o.ui.during(cmd, o.report, ui.Options{Name: p.one.Options.Instance}, func(on *ui.UI) error {
+		p.show(on)
+		return p.run(cmd.Context())
+	})
 }
 
 // prepare implements [unitFlags].
@@ -112,6 +116,8 @@ func (o *relayOptions) prepare(cmd *cobra.Command, _ []string) (*prepared, error
 func (o *relayOptions) publish(ctx context.Context, cmd *cobra.Command, i *instance.Instance) (err error) {
 	var relay *outbox.Relay
 	var to broker.Publisher
+	hide := func() {}
+	defer func() { hide() }()
 	defer func() {
 		if to != nil {
 			err = cmp.Or(err, to.Close())
@@ -124,9 +130,16 @@ func (o *relayOptions) publish(ctx context.Context, cmd *cobra.Command, i *insta
 		if to, err = broker.Open(ctx, "to", o.to, settings); err != nil {
 			return nil, err
 		}
-		if relay, err = outbox.NewRelay(to, o.handlerOptions(i.Log, monitored)); err != nil {
+		options := o.handlerOptions(i.Log, monitored)
+		options.Hooks = i.Shown.Relay(options.Hooks)
+		if relay, err = outbox.NewRelay(to, options); err != nil {
 			return nil, err
 		}
+		shown, err := i.Shown.ShowRelay(relay)
+		if err != nil {
+			return nil, err
+		}
+		hide = shown
 		return instance.Counted(relay), nil
 	})
 	if err != nil {

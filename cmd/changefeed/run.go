@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/changeline"
@@ -125,7 +126,10 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	// Without a reader, the program would end at its first write, and its batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
-	err = p.run(ctx)
+	err = o.ui.during(cmd, o.report, ui.Options{Name: p.one.Options.Instance}, func(on *ui.UI) error {
+		p.show(on)
+		return p.run(ctx)
+	})
 	if !o.stdio && errors.Is(context.Cause(ctx), syscall.EPIPE) && (err == nil || errors.Is(err, syscall.EPIPE)) {
 		return errUnread
 	}

@@ -1,17 +1,24 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/memory"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -23,6 +30,7 @@ type serveOptions struct {
 	web.Options
 	memory arg.Size
 	report *report.Report
+	ui     uiOptions
 }
 
 // serveCommand is the command serve.
@@ -91,6 +99,7 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("cert", "cert-key")
 	cmd.MarkFlagsRequiredTogether("roles", "jwks", "issuer", "audience")
 	cmd.MarkFlagsMutuallyExclusive("http", "cert")
+	o.ui.register(cmd)
 	o.report = output(cmd)
 }
 
@@ -108,9 +117,50 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	}
 	defer o.boundMemory()()
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	return o.Serve(cmd.Context(), func(e web.Endpoints) error {
-		return o.report.Object(e, e.Write)
+	var served servedStore
+	o.Opened = served.open
+	shown := ui.Options{
+		Name: cmp.Or(o.Dir, "in memory"), Find: served.find, Checks: map[string]func() error{"store": served.check},
+	}
+	return o.ui.during(cmd, o.report, shown, func(*ui.UI) error {
+		return o.Serve(cmd.Context(), func(e web.Endpoints) error {
+			return o.report.Object(e, e.Write)
+		})
 	})
+}
+
+// servedStore is the store of a server, for its dashboard.
+type servedStore struct{ db atomic.Pointer[docstore.DB] }
+
+// open notes that the store is open, until closing is called.
+func (s *servedStore) open(db *docstore.DB) (closing func()) {
+	s.db.Store(db)
+	return func() { s.db.Store(nil) }
+}
+
+// errNotOpen is why a server does not serve yet, or no more.
+var errNotOpen = errors.New("the store is not open")
+
+// check returns why the server cannot serve.
+func (s *servedStore) check() error {
+	db := s.db.Load()
+	if db == nil {
+		return errNotOpen
+	}
+	return db.Err()
+}
+
+// find finds the units of the clients.
+func (s *servedStore) find(ctx context.Context) (all []dashboard.Unit, err error) {
+	db := s.db.Load()
+	if db == nil {
+		return nil, errNotOpen
+	}
+	found, err := unit.FindIn(ctx, db)
+	for _, u := range found {
+		all = append(all, dashboard.Unit{Name: u.Name, Container: u.Container, Source: u.Source, Leases: u.Leases})
+	}
+	return all, err
 }
 
 // refuseEmpty refuses flags given as empty, as by a variable that is not set: the server would be another one

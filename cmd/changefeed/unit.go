@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 )
 
 // Flags that run and relay share: both run an instance of a deployment unit, with different handlers.
@@ -23,6 +24,7 @@ type unitOptions struct {
 	instance.Settings
 	from   arg.Start
 	report *report.Report
+	ui     uiOptions
 	secret string // signs the requests to a webhook; empty means the one of the environment
 }
 
@@ -45,6 +47,7 @@ type prepared struct {
 	tell   func(format string, args ...any)
 	once   bool
 	settle func(in surroundings) // before check and run, if the process is a host
+	show   func(on *ui.UI)       // before run
 	check  func(ctx context.Context) error
 	run    runner
 }
@@ -64,6 +67,7 @@ func preparedOf(i *instance.Instance) *prepared {
 	return &prepared{
 		one: i, name: i.Name, source: i.Settings.Source, once: i.Once, check: i.Check,
 		places: []string{i.Place()},
+		show:   func(on *ui.UI) { i.UI = on },
 		settle: func(in surroundings) {
 			i.Stores, i.Signals, i.Exit = in.stores, in.signals, in.exit
 			say := i.Say
@@ -115,6 +119,7 @@ func (o *unitOptions) registerShared(cmd *cobra.Command) {
 	f.BoolVar(&o.Options.OnFailure.HoldKeys, "hold", false, "park later changes of a parked change's key too")
 	f.BoolVar(&o.Once, "once", false, "end when all changes are handled")
 	o.report = addOutput(cmd, report.Text, report.JSON)
+	o.ui.register(cmd)
 	accountFlags(cmd, &o.Account)
 }
 

@@ -80,6 +80,9 @@ func versionCommand() *cobra.Command {
 	return cmd
 }
 
+// short returns the program and its version.
+func (b build) short() string { return "changefeed " + b.Version }
+
 // String returns the line for people.
 func (b build) String() string {
 	text := "changefeed " + b.Version

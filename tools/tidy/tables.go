@@ -131,6 +131,7 @@ var edges = map[string][]string{
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
 	"metrics":           {".", "feed", "outbox", thirdParty},
+	"dashboard":         {".", "admin", "feed"},
 	"trigger": {
 		"feed", "internal/changeline", "internal/child", "internal/inhand", "internal/pause", "internal/spelling",
 		"internal/suspects", "internal/webhook",

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -35,6 +36,7 @@ type Settings struct {
 
 	Stores  *place.Opener // see [instance.Settings]
 	Signals []os.Signal   // see [instance.Settings]
+	UI      *ui.UI        // see [instance.Settings]
 
 	Log         *slog.Logger // of the processors
 	FunctionLog *slog.Logger // of the functions and their program
@@ -198,7 +200,7 @@ func (s Settings) newInstance(app *function.App, f *function.Function) (*instanc
 	}
 	return instance.New(instance.Settings{
 		Name: t.LeasePrefix, Create: t.CreateLeases || s.Create, Letters: s.Letters, Once: s.Once, Account: s.Account,
-		Options: o, Log: s.Log.With("function", f.Name), Say: say, Exit: s.Exit, Stores: s.Stores, Signals: s.Signals,
+		Options: o, Log: s.Log.With("function", f.Name), Say: say, Exit: s.Exit, Stores: s.Stores, Signals: s.Signals, UI: s.UI,
 		Function: &instance.Function{
 			Name: f.Name, Throughput: t.LeaseThroughput,
 			Source: source.Address("the monitored container", t.Database, t.Container),

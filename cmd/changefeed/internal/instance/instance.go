@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
@@ -49,6 +50,9 @@ type Settings struct {
 	Stores *place.Opener
 
 	Live *unit.Live // answers questions about the unit once the processor runs; nil if nobody asks
+
+	UI    *ui.UI   // shows the unit; nil if there is no dashboard
+	Shown *ui.Unit // the unit there, once the monitored container is open; set by Run
 }
 
 // An Instance is an instance with checked settings.
@@ -176,8 +180,11 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err != nil {
 		return err
 	}
+	if i.Shown, err = i.UI.Unit(i.Name, monitored.Address.Name()); err != nil {
+		return err
+	}
 	// before a handler sets defaults
-	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log))
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log), i.Shown.Hooks())
 	h, err := handler(monitored)
 	if err != nil {
 		return err
@@ -302,6 +309,11 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	if i.Live != nil {
 		i.Live.Begin(source, store, processor)
 	}
+	hide, err := i.Shown.Show(source, store, i.Options.OnFailure.DeadLetters, processor)
+	if err != nil {
+		return err
+	}
+	defer hide()
 	if err := processor.Run(ctx); err != nil {
 		if i.Function != nil {
 			return i.Function.explainRefusal(err)

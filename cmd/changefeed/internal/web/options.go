@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // Options say which store is served, at which addresses, and to whom. They are those of [cosmosrest.Options] and
@@ -50,6 +51,8 @@ type Options struct {
 	Throughput int // request units a second; 0 or [cosmosrest.Unlimited] means no throttling
 
 	Log *slog.Logger
+
+	Opened func(db *docstore.DB) (closing func()) // is told of the open store; nil if nobody wants to know
 }
 
 // DefaultListen is the emulator's address, which SDKs expect.

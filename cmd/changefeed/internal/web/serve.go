@@ -51,6 +51,9 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		return err
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
+	if o.Opened != nil {
+		defer o.Opened(db)()
+	}
 	// A killed store is intact, but the operator should know about the kill.
 	if found := db.Recovery(); found.Log != "" {
 		o.Log.Info(found.String())

@@ -1,0 +1,134 @@
+// Package ui serves the dashboard and the metrics of a command at an address of its own.
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/dashboard"
+)
+
+// KeyVariable is the environment variable with the key of the dashboard. Other users of the machine cannot see it,
+// unlike a key on a command line.
+const KeyVariable = "CHANGEFEED_UI_KEY"
+
+// Options say where the dashboard is served, and what it says of the process.
+type Options struct {
+	Address string // host:port; empty means nowhere
+	Name    string // of the process
+	Version string // of the program
+	Log     *slog.Logger
+	Checks  map[string]func() error // of /healthz, beside those of the units
+
+	Find func(ctx context.Context) ([]dashboard.Unit, error) // see [dashboard.Options]
+}
+
+// A UI is a dashboard that is served. A nil UI is none: it shows nothing, and costs nothing.
+type UI struct {
+	dashboard *dashboard.Dashboard
+	provider  *metric.MeterProvider
+	scrapes   *scrapes
+	server    *http.Server
+	listener  net.Listener
+	over      chan struct{} // closed when the server has ended
+}
+
+// Check refuses an address that is none, or that others can reach without a key.
+func (o *Options) Check() error {
+	if o.Address == "" {
+		return nil
+	}
+	const want = "host:port, such as 127.0.0.1:8090; port 0 takes a free port"
+	host, port, err := net.SplitHostPort(o.Address)
+	if err != nil {
+		return usage.Flag("ui", o.Address, want)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return usage.Flag("ui", o.Address, want)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() && os.Getenv(KeyVariable) == "" {
+		return usage.Flag("ui", o.Address, "a loopback address, or a key in $"+KeyVariable+", because others can "+
+			"reach this address and see partition keys and dead letters")
+	}
+	return nil
+}
+
+// Open serves a dashboard. If no address is set, Open returns nil.
+func Open(ctx context.Context, o Options) (*UI, error) {
+	if o.Address == "" {
+		return nil, nil
+	}
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	export, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
+	if err != nil {
+		return nil, fmt.Errorf("export metrics: %w", err)
+	}
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", o.Address)
+	if err != nil {
+		return nil, usage.Flag("ui", o.Address, fmt.Sprintf("a free address of this machine: %v", cause(err)))
+	}
+	u := &UI{
+		provider: metric.NewMeterProvider(metric.WithReader(export)), listener: listener, over: make(chan struct{}),
+		scrapes: &scrapes{next: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
+	}
+	u.dashboard = dashboard.New(dashboard.Options{
+		Name: o.Name, Version: o.Version, Key: os.Getenv(KeyVariable), Metrics: u.scrapes, Checks: o.Checks,
+		Find: o.Find,
+	})
+	u.server = &http.Server{
+		Handler: u.dashboard, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		defer close(u.over)
+		if err := u.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			o.Log.Error("the dashboard has ended", "error", err)
+		}
+	}()
+	return u, nil
+}
+
+// cause leaves out what the user knows already: the operation and the address.
+func cause(err error) error {
+	if of, ok := errors.AsType[*net.OpError](err); ok {
+		return of.Err
+	}
+	return err
+}
+
+// URL is where people find the dashboard.
+func (u *UI) URL() string {
+	at := u.listener.Addr().(*net.TCPAddr)
+	if at.IP.IsUnspecified() {
+		return "http://" + net.JoinHostPort("localhost", strconv.Itoa(at.Port)) + "/"
+	}
+	return "http://" + at.String() + "/"
+}
+
+// Close ends the dashboard. Those who look are cut off, because their connections never end by themselves.
+func (u *UI) Close() error {
+	if u == nil {
+		return nil
+	}
+	err := u.server.Close()
+	<-u.over
+	return cmp.Or(err, u.provider.Shutdown(context.Background()))
+}

@@ -1,0 +1,131 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/dashboard"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/metrics"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// A Unit is a unit that a command runs, with its instruments. A nil Unit is shown nowhere.
+type Unit struct {
+	ui              *UI
+	name, container string
+	metrics         *metrics.Metrics
+}
+
+// Unit returns what shows a unit.
+func (u *UI) Unit(name, container string) (*Unit, error) {
+	if u == nil {
+		return nil, nil
+	}
+	m, err := metrics.New(metrics.Options{Unit: name, Container: container, MeterProvider: u.provider})
+	return &Unit{u, name, container, m}, err
+}
+
+// Hooks are the hooks with which a processor tells what happens, and counts it.
+func (u *Unit) Hooks() changefeed.Hooks {
+	if u == nil {
+		return changefeed.Hooks{}
+	}
+	return u.metrics.Hooks().And(u.ui.dashboard.Events(u.name, u.container))
+}
+
+// Show shows a unit and measures its instance until hide is called.
+func (u *Unit) Show(source feed.Source, leases feed.LeaseStore, letters feed.DeadLetters, p *changefeed.Processor) (
+	hide func(), err error,
+) {
+	if u == nil {
+		return func() {}, nil
+	}
+	stop, err := u.metrics.Observe(p)
+	if err != nil {
+		return nil, err
+	}
+	box, _ := letters.(feed.LetterBox)
+	away := u.ui.dashboard.Show(dashboard.Unit{
+		Name: u.name, Container: u.container, Source: source, Leases: leases, Letters: box, Processor: p,
+	})
+	ctx, end := context.WithCancel(context.Background())
+	measured := make(chan struct{})
+	go func() {
+		defer close(measured)
+		u.measureLag(ctx, source, leases)
+	}()
+	return func() {
+		end()
+		<-measured
+		away()
+		_ = stop() // fails only if it was called before
+	}, nil
+}
+
+// Relay adds the hooks that count what a relay publishes.
+func (u *Unit) Relay(hooks outbox.RelayHooks) outbox.RelayHooks {
+	if u == nil {
+		return hooks
+	}
+	return u.metrics.RelayHooks(hooks)
+}
+
+// ShowRelay measures a relay until hide is called.
+func (u *Unit) ShowRelay(r *outbox.Relay) (hide func(), err error) {
+	if u == nil {
+		return func() {}, nil
+	}
+	stop, err := u.metrics.ObserveRelay(r)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = stop() }, nil // fails only if it was called before
+}
+
+// lagEvery is how often the lag of a unit is measured for its metrics, which costs requests; and scraped is how long
+// after the last question for metrics.
+const (
+	lagEvery = 15 * time.Second
+	scraped  = 2 * time.Minute
+)
+
+// measureLag measures the lag of a unit while somebody asks for metrics, until ctx ends.
+func (u *Unit) measureLag(ctx context.Context, source feed.Source, leases feed.LeaseStore) {
+	var estimator changefeed.Estimator
+	ticks := time.NewTicker(lagEvery)
+	defer ticks.Stop()
+	for {
+		if u.ui.scrapes.since() < scraped {
+			lag, err := estimator.Measure(ctx, source, leases)
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return
+			}
+			u.metrics.RecordLag(lag, err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+	}
+}
+
+// scrapes serves metrics, and remembers when.
+type scrapes struct {
+	next http.Handler
+	last atomic.Int64 // in nanoseconds since 1970; 0 before the first
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.last.Store(time.Now().UnixNano())
+	s.next.ServeHTTP(w, r)
+}
+
+// since is how long ago somebody asked last.
+func (s *scrapes) since() time.Duration { return time.Since(time.Unix(0, s.last.Load())) }

@@ -1,0 +1,226 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/feed"
+)
+
+// Options of [New]. The zero value works, for people on the same machine.
+type Options struct {
+	// Name is the name of the process, such as that of its instance. The page shows it.
+	Name string
+
+	// Version is the name and the version of the program.
+	Version string
+
+	// Key is what a request must have, except for /healthz and /readyz. Without a key everybody who reaches the address
+	// may look, by the name localhost or an IP address.
+	Key string
+
+	// Metrics answers GET /metrics, such as the handler of a Prometheus exporter. By default there is no /metrics.
+	Metrics http.Handler
+
+	// Interval is how often units are listed while somebody looks; 2 s by default.
+	Interval time.Duration
+
+	// Find finds units that are shown beside those of Show, without instances of this process, such as the units in the
+	// store of a server. It is called at most every 10 s, while somebody looks; the last result counts if it fails.
+	Find func(ctx context.Context) ([]Unit, error)
+
+	// Checks are what /healthz asks beside the processors, by their names, such as the state of a store. A check must
+	// return soon.
+	Checks map[string]func() error
+}
+
+// A Unit is a deployment unit that a dashboard shows.
+type Unit struct {
+	Name      string // of the unit
+	Container string // the name of the monitored container, such as shop/orders
+
+	Source feed.Source     // measures the lags; nil if they need not be shown
+	Leases feed.LeaseStore // required
+
+	Processor *changefeed.Processor // the instance of this process; nil if it has none
+	Letters   feed.LetterBox        // the dead letters; nil if there are none, or if they cannot be read
+}
+
+// name is the name of a unit and its container. One process may show several units of a name, on several containers.
+type name struct{ unit, container string }
+
+// shown is a unit on the dashboard.
+type shown struct {
+	Unit
+	admin *admin.Unit
+}
+
+// A Dashboard is an [http.Handler] that shows units. Its methods may be called by several goroutines.
+type Dashboard struct {
+	o       Options
+	handler http.Handler
+	events  *journal
+	viewers hub
+
+	mu    sync.Mutex
+	units []*shown // by their names
+	last  *Status
+
+	surveying sync.Mutex // held while units are found and listed; guards the rest
+	found     []*shown
+	foundAt   time.Time
+	findError error
+}
+
+// New makes a dashboard without units.
+func New(o Options) *Dashboard {
+	o.Interval = cmp.Or(max(o.Interval, 0), 2*time.Second)
+	d := &Dashboard{o: o, events: &journal{run: time.Now().UnixMilli()}}
+	d.viewers.events = d.events
+	d.events.tell = d.viewers.notify
+	d.handler = d.guard(d.routes())
+	return d
+}
+
+// Show shows a unit until hide is called. If the dashboard shows a unit of the same name on the same container, Show
+// replaces that one.
+func (d *Dashboard) Show(u Unit) (hide func()) {
+	made := newShown(u)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.units = slices.DeleteFunc(d.units, func(s *shown) bool { return s.name() == made.name() })
+	d.units = append(d.units, made)
+	slices.SortFunc(d.units, byName)
+	d.last = nil
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.units = slices.DeleteFunc(d.units, func(s *shown) bool { return s == made })
+		d.last = nil
+	}
+}
+
+// newShown makes a unit that is shown.
+func newShown(u Unit) *shown { return &shown{u, admin.Open(u.Source, u.Leases, admin.Options{})} }
+
+// name is the name of a unit that is shown.
+func (s *shown) name() name { return name{s.Name, s.Container} }
+
+// byName orders units by their names.
+func byName(a, b *shown) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Container, b.Container))
+}
+
+// ServeHTTP answers a request.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+
+// routes are the addresses of a dashboard.
+func (d *Dashboard) routes() http.Handler {
+	mux := http.NewServeMux()
+	servePage(mux)
+	mux.HandleFunc("GET /healthz", d.serveHealth)
+	mux.HandleFunc("GET /readyz", d.serveReady)
+	mux.HandleFunc("GET /status", d.serveStatus)
+	mux.HandleFunc("GET /events", d.serveEvents)
+	mux.HandleFunc("GET /explain", d.serveExplain)
+	mux.HandleFunc("GET /letters", d.serveLetters)
+	if d.o.Metrics != nil {
+		mux.Handle("GET /metrics", d.o.Metrics)
+	}
+	return mux
+}
+
+// all are the units that are shown.
+func (d *Dashboard) all() []*shown {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.units)
+}
+
+// errNoUnit is why there is no answer about a unit.
+var errNoUnit = errors.New("the dashboard shows no such unit")
+
+// find returns the unit that a request names. The container may be left out if only one unit has the name.
+func (d *Dashboard) find(r *http.Request) (*shown, error) {
+	wanted := name{r.FormValue("unit"), r.FormValue("container")}
+	d.surveying.Lock()
+	all := d.withFound(r.Context(), d.all())
+	d.surveying.Unlock()
+	var found *shown
+	for _, s := range all {
+		if s.Name != wanted.unit || wanted.container != "" && s.Container != wanted.container {
+			continue
+		}
+		if found != nil {
+			return nil, errors.New("several units have this name: want container beside unit")
+		}
+		found = s
+	}
+	if found == nil {
+		return nil, errNoUnit
+	}
+	return found, nil
+}
+
+// surveyed returns the state of the units, which is younger than the interval. Callers that come at the same time get
+// the same state.
+func (d *Dashboard) surveyed(ctx context.Context) *Status {
+	d.surveying.Lock()
+	defer d.surveying.Unlock()
+	d.mu.Lock()
+	last := d.last
+	d.mu.Unlock()
+	if last != nil && time.Since(last.taken) < d.o.Interval {
+		return last
+	}
+	own := d.all()
+	made := d.survey(ctx, d.withFound(ctx, own))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.Equal(own, d.units) && ctx.Err() == nil { // else the next call asks again
+		d.last = made
+	}
+	return made
+}
+
+// findEvery is how often units are found.
+const findEvery = 10 * time.Second
+
+// withFound returns units and those that Options.Find finds, each once, by their names. A unit that was found before
+// stays the same one, so that it has a pace.
+func (d *Dashboard) withFound(ctx context.Context, own []*shown) []*shown {
+	if d.o.Find == nil {
+		return own
+	}
+	if time.Since(d.foundAt) >= findEvery {
+		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+		defer cancel()
+		units, err := d.o.Find(ctx)
+		if d.findError = err; err == nil {
+			var found []*shown
+			for _, u := range units {
+				made := newShown(u)
+				if i := slices.IndexFunc(d.found, func(s *shown) bool { return s.name() == made.name() }); i >= 0 {
+					made = d.found[i]
+				}
+				found = append(found, made)
+			}
+			d.found, d.foundAt = found, time.Now()
+		}
+	}
+	all := slices.Clone(own)
+	for _, s := range d.found {
+		if !slices.ContainsFunc(own, func(o *shown) bool { return o.name() == s.name() }) {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, byName)
+	return all
+}

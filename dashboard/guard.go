@@ -1,0 +1,103 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Who may look, and what a browser may do with what it gets.
+
+// policy is what the page may do: its own scripts, styles and requests, and nothing else. Nobody may frame it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// guard lets requests pass that may look.
+func (d *Dashboard) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"Content-Security-Policy":      policy,
+			"X-Content-Type-Options":       "nosniff",
+			"X-Frame-Options":              "DENY",
+			"Referrer-Policy":              "no-referrer",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cache-Control":                "no-store",
+		} {
+			w.Header().Set(name, value)
+		}
+		switch {
+		case d.o.Key == "" && !isHost(r.Host):
+			refuse(w, http.StatusMisdirectedRequest, "the Host header is "+r.Host+": want localhost or an IP address, "+
+				"or a dashboard with a key")
+		case isForeign(r):
+			refuse(w, http.StatusForbidden, "the request comes from a page of another site")
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			refuse(w, http.StatusMethodNotAllowed, "the method is "+r.Method+": want GET, because the dashboard only reads")
+		case !d.hasKey(r):
+			w.Header().Set("WWW-Authenticate", `Basic realm="changefeed", charset="UTF-8"`)
+			refuse(w, http.StatusUnauthorized, "want the key of the dashboard, as a bearer token or as a password")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isHost reports whether a request names the dashboard as people do who mean it. A page of another host can make its own
+// name mean the address of the dashboard (DNS rebinding), but a browser sends that name. It does not have the key either.
+func isHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// isForeign reports whether a browser sends a request for a page of another site. To follow a link to the page is no
+// harm.
+func isForeign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		origin := r.Header.Get("Origin")
+		return origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host
+	}
+	return r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// hasKey reports whether a request has the key, or needs none: what asks for the health of a process has no secret.
+func (d *Dashboard) hasKey(r *http.Request) bool {
+	if d.o.Key == "" || r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+		return true
+	}
+	_, given, _ := r.BasicAuth()
+	if kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(kind, "Bearer") {
+		given = strings.TrimSpace(token)
+	}
+	want, got := sha256.Sum256([]byte(d.o.Key)), sha256.Sum256([]byte(given)) // of one length, whatever was given
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+}
+
+// refuse answers a request with an error.
+func refuse(w http.ResponseWriter, status int, why string) {
+	answer(w, status, map[string]string{"error": why})
+}
+
+// answer answers a request with JSON.
+func answer(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil { // a number that is none, which would be a mistake of ours
+		status, text = http.StatusInternalServerError, []byte(`{"error":"the answer is no JSON"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // a client that is gone needs no answer
+}

@@ -1,0 +1,142 @@
+package dashboard
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed"
+)
+
+// Health is what GET /healthz and GET /readyz answer. Both ask only this process, and make no request.
+type Health struct {
+	OK      bool         `json:"ok"`
+	Version string       `json:"version"` // of the program
+	Checks  []Check      `json:"checks"`
+	Units   []UnitHealth `json:"units"`
+}
+
+// Check is something that /healthz asks beside the processors: see [Options.Checks].
+type Check struct {
+	Name string  `json:"name"`
+	OK   bool    `json:"ok"`
+	Why  *string `json:"why"` // not OK
+}
+
+// UnitHealth is the health of the instance of a unit in this process.
+type UnitHealth struct {
+	Name      string  `json:"name"`
+	Container string  `json:"container"`
+	OK        bool    `json:"ok"`
+	Why       *string `json:"why"`     // not OK: see Processor.Healthy
+	Ready     bool    `json:"ready"`   // has leases, or waits for them
+	Waiting   *string `json:"waiting"` // what a ready instance without a lease, or an unready one, waits for
+
+	Leases  int      `json:"leases"`              // that the instance has
+	View    *float64 `json:"view_seconds"`        // since the lease store last answered
+	Outage  bool     `json:"outage"`              // the handler's downstream seems to be away
+	Failing *float64 `json:"oldest_wait_seconds"` // how long the oldest unfinished change has waited
+	InHand  *float64 `json:"in_hand_seconds"`     // of the slowest batch; null if none is too long in the handler
+	Variant string   `json:"variant"`             // hash of what the instance runs
+}
+
+// serveHealth answers GET /healthz.
+func (d *Dashboard) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	h := d.health()
+	answer(w, statusOf(h.OK), h)
+}
+
+// serveReady answers GET /readyz.
+func (d *Dashboard) serveReady(w http.ResponseWriter, _ *http.Request) {
+	h := d.health()
+	isReady := !slices.ContainsFunc(h.Units, func(u UnitHealth) bool { return !u.Ready })
+	answer(w, statusOf(isReady), h)
+}
+
+// statusOf is the status of an answer of health.
+func statusOf(ok bool) int {
+	if ok {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}
+
+// health is the health of this process. Units without an instance in this process are not part of that.
+func (d *Dashboard) health() Health {
+	h := Health{OK: true, Version: d.o.Version, Checks: []Check{}, Units: []UnitHealth{}}
+	for _, name := range slices.Sorted(maps.Keys(d.o.Checks)) {
+		why := textOf(d.o.Checks[name]())
+		h.OK = h.OK && why == nil
+		h.Checks = append(h.Checks, Check{name, why == nil, why})
+	}
+	for _, s := range d.all() {
+		if s.Processor != nil {
+			u := s.health()
+			h.OK = h.OK && u.OK
+			h.Units = append(h.Units, u)
+		}
+	}
+	return h
+}
+
+// health is the health of the instance of a unit.
+func (s *shown) health() UnitHealth {
+	why := textOf(s.Processor.Healthy())
+	u := UnitHealth{Name: s.Name, Container: s.Container, OK: why == nil, Why: why}
+	runs := slices.DeleteFunc(s.Processor.Status(), func(r changefeed.Status) bool { return r.Stopping })
+	if len(runs) == 0 {
+		u.Waiting = new("no instance runs in this process")
+		return u
+	}
+	now := time.Now()
+	u.Ready = true
+	for i := range runs {
+		u.add(&runs[i], now)
+	}
+	return u
+}
+
+// add adds a running call of the processor.
+func (u *UnitHealth) add(r *changefeed.Status, now time.Time) {
+	u.Leases += len(r.Leases)
+	u.Outage = u.Outage || r.Outage
+	u.View = oldest(u.View, ageOf(r.View, now))
+	for i := range r.Leases {
+		u.Failing = oldest(u.Failing, ageOf(r.Leases[i].Failing, now))
+	}
+	for _, slow := range r.Slow {
+		u.InHand = oldest(u.InHand, ageOf(slow.Since, now))
+	}
+	for _, v := range r.Variants {
+		if slices.Contains(v.Instances, r.Instance) {
+			u.Variant = v.Hash()
+		}
+	}
+	switch {
+	case !r.Ready:
+		u.Ready, u.Waiting = false, new("the leases of the unit do not exist yet")
+	case r.At.IsZero():
+		u.Ready, u.Waiting = false, new("the first round of sharing leases is not over")
+	case len(r.Leases) == 0:
+		u.Waiting = new(fmt.Sprintf("there is no lease for this instance: the unit has %d for %d instances",
+			r.Round.Leases, r.Round.Instances))
+	}
+}
+
+// oldest is the longer one of two times, of which each may be unknown.
+func oldest(a, b *float64) *float64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// textOf is the text of an error; nil if there is none.
+func textOf(err error) *string {
+	if err == nil {
+		return nil
+	}
+	return new(err.Error())
+}

@@ -1,0 +1,33 @@
+package dashboard
+
+import (
+	"embed"
+	"net/http"
+	"path"
+)
+
+// files are the page: plain HTML, CSS and modules, as a browser takes them.
+//
+//go:embed page
+var files embed.FS
+
+// types are the media types of the files, by their extensions. Those of the system may be others, and then a browser
+// refuses the files.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// servePage serves the files of the page, each at its name, and the page itself at /.
+func servePage(mux *http.ServeMux) {
+	serve := func(w http.ResponseWriter, r *http.Request, name string) {
+		if kind := types[path.Ext(name)]; kind != "" {
+			w.Header().Set("Content-Type", kind)
+		}
+		http.ServeFileFS(w, r, files, "page/"+name)
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serve(w, r, "page.html") })
+	mux.HandleFunc("GET /{file}", func(w http.ResponseWriter, r *http.Request) { serve(w, r, r.PathValue("file")) })
+}

@@ -1,0 +1,268 @@
+import { Chart, History } from './chart.js';
+import { isolated, make, say, shown, table } from './dom.js';
+import { count, pending, rate, seconds, things, clock } from './words.js';
+import { Windowed } from './window.js';
+
+// A unit: its sentence, what is wrong, the key space, lag and rate, leases, instances and dead letters.
+
+const leaseColumns = [
+  { title: 'Lease' }, { title: 'Owner' }, { title: 'State' }, { title: 'Written', kind: 'wide' },
+  { title: 'Behind', kind: 'number' }, { title: 'Oldest', kind: 'number' }, { title: 'Each second', kind: 'number wide' },
+  { title: 'Done in', kind: 'number wide' }, { title: 'Attempts', kind: 'number wide' }, { title: 'Now', kind: 'wide' },
+  { title: 'Notes', kind: 'note' },
+];
+
+const instanceColumns = [
+  { title: 'Instance' }, { title: 'Presence' }, { title: 'Leases', kind: 'number' }, { title: 'Seen', kind: 'number' },
+  { title: 'Handler' }, { title: 'Program', kind: 'wide' }, { title: 'Options', kind: 'wide' }, { title: 'Notes', kind: 'note' },
+];
+
+// The colours of owners: each has a contrast of at least 3 to both backgrounds.
+const colours = ['#2f7fc1', '#c2571a', '#2e8b57', '#a04ec0', '#b8860b', '#c2406b', '#1f8a8a', '#6a6fd1'];
+
+// Work on a lease that is not as it should be.
+const troubled = new Set(['expired', 'silent', 'stopped', 'broken', 'hole']);
+
+export class Unit {
+  constructor(first) {
+    this.name = first.name;
+    this.container = first.container;
+    this.histories = new Map();
+    this.chosen = null;
+    this.build();
+  }
+
+  build() {
+    const id = `u${Math.random().toString(36).slice(2)}`;
+    this.sentence = make('p', { class: 'sentence', role: 'status' });
+    this.findings = make('ul', { class: 'findings', 'aria-label': 'What is wrong' });
+    this.bar = make('svg', { class: 'bar', viewBox: '0 0 1000 28', preserveAspectRatio: 'none', role: 'img' });
+    this.legend = make('ul', { class: 'legend', 'aria-label': 'Owners' });
+    this.behind = new Chart('Behind', (n) => things(n, 'change'));
+    this.pace = new Chart('Handled a second', rate);
+    const leases = table(`Leases of ${this.name}`, leaseColumns, [], { class: 'windowed' });
+    this.leases = new Windowed(leases.region, leases.body, leaseColumns.length, (l, row) => this.leaseRow(l, row));
+    this.instances = table(`Instances of ${this.name}`, instanceColumns, []);
+    this.detail = make('div', { class: 'detail', role: 'region', 'aria-label': 'One lease', hidden: true,
+      keydown: (e) => { if (e.key === 'Escape') this.close(); } });
+    this.letters = make('details', { toggle: () => this.loadLetters() }, make('summary', {}, 'Dead letters'));
+    this.cost = make('p', { class: 'quiet' });
+    this.leasesTitle = make('h3', {}, 'Leases');
+    this.instancesTitle = make('h3', {}, 'Instances');
+    this.element = make('section', { class: 'unit', 'aria-labelledby': id },
+      make('h2', { id }, isolated(this.name), ' on ', isolated(this.container)), this.sentence, this.findings,
+      this.bar, this.legend, make('div', { class: 'charts' }, this.behind.figure, this.pace.figure),
+      this.leasesTitle, leases.region, this.detail, this.instancesTitle, this.instances.region, this.letters, this.cost);
+  }
+
+  show(unit, at) {
+    this.last = unit;
+    say(this.sentence, shown(unit.sentence));
+    this.showFindings(unit.findings);
+    this.colourOf = colouring(unit);
+    this.record('', unit, at);
+    for (const l of unit.leases) this.record(l.lease, l, at);
+    this.behind.show(this.historyOf('').pending);
+    this.pace.show(this.historyOf('').rate);
+    this.showBar(unit);
+    say(this.leasesTitle, `Leases (${count(unit.leases.length)})`);
+    this.leases.show([...unit.leases.map((l) => ({ key: l.lease, ...l })), ...unit.holes.map(holeRow)]
+      .sort((a, b) => a.from - b.from));
+    this.showInstances(unit.instances);
+    say(this.cost, unit.requests === 0 ? 'This listing has cost no request.'
+      : `This listing has cost ${things(unit.requests, 'request')} and ${rate(unit.request_units)} request units.`);
+    if (this.chosen !== null) this.showDetailCharts();
+  }
+
+  // record keeps the figures of a lease, or of the unit as a whole.
+  record(token, lag, at) {
+    const history = this.historyOf(token);
+    history.pending.add(at, lag.pending);
+    history.rate.add(at, lag.per_second);
+  }
+
+  historyOf(token) {
+    if (!this.histories.has(token)) this.histories.set(token, { pending: new History(), rate: new History() });
+    return this.histories.get(token);
+  }
+
+  showFindings(findings) {
+    const key = JSON.stringify(findings);
+    if (key === this.found) return;
+    this.found = key;
+    const most = 20;
+    const rows = findings.slice(0, most).map((f) => make('li', { class: f.grade },
+      make('span', { class: 'grade' }, `${f.grade}: `), isolated(f.lease ? `${f.lease}: ${f.text}` : f.text),
+      f.next ? make('div', { class: 'quiet' }, isolated(f.next)) : null));
+    if (findings.length > most) rows.push(make('li', {}, `and ${things(findings.length - most, 'more finding')}`));
+    this.findings.replaceChildren(...rows);
+    this.findings.hidden = rows.length === 0;
+  }
+
+  showBar(unit) {
+    const parts = [...unit.leases.filter((l) => l.range), ...unit.holes.map(holeRow)].sort((a, b) => a.from - b.from);
+    // A container with the first hash uses a small part of the key space: then all leases are as wide as each other.
+    const isEven = parts.some((p) => p.to - p.from < 0.0005);
+    this.bar.replaceChildren(...parts.map((p, i) => {
+      const from = isEven ? i / parts.length : p.from;
+      const width = isEven ? 1 / parts.length : p.to - p.from;
+      return make('rect', {
+        x: from * 1000, y: 0, width: width * 1000, height: 28, fill: this.colourOf(p.owner),
+        class: p.lease === this.chosen ? 'chosen' : null, 'data-lease': p.lease, click: () => this.open(p.lease),
+      }, make('title', {}, shown(`${p.range}: ${p.owner || p.state}`)));
+    }));
+    const owned = new Map();
+    for (const p of parts) owned.set(p.owner || '', (owned.get(p.owner || '') ?? 0) + 1);
+    const names = [...owned].sort(([a], [b]) => a.localeCompare(b));
+    const words = names.map(([owner, n]) => `${owner || 'nobody'} ${n}`).join(', ');
+    this.bar.setAttribute('aria-label', shown(`Key space, leases by owner: ${words || 'none'}`));
+    this.legend.replaceChildren(...names.map(([owner, n]) => {
+      const swatch = make('span', { class: 'swatch', 'aria-hidden': 'true' });
+      swatch.style.background = this.colourOf(owner);
+      return make('li', {}, swatch, isolated(owner || 'nobody'), `: ${n}`);
+    }));
+  }
+
+  leaseRow(l, row) {
+    const text = JSON.stringify(l) + (l.key === this.chosen);
+    if (row?.text === text) return row;
+    const cells = [l.owner, l.state, null, pending(l), seconds(l.oldest_seconds), rate(l.per_second),
+      l.pending === 0 ? '' : seconds(l.seconds_left), l.attempts ? count(l.attempts) : '', workOf(l), (l.notes ?? []).join('; ')];
+    if (!row) {
+      row = make('tr', {}, make('td', {}, l.lease === null ? isolated(l.range)
+        : make('button', { type: 'button', class: 'token', click: () => this.open(l.lease) }, shown(l.lease))),
+      ...leaseColumns.slice(1).map((c) => make('td', { class: c.title === 'State' ? 'state' : c.kind ?? null })));
+      row.cells[3].append(make('span', { class: 'beat', role: 'img' }, make('i')));
+    }
+    cells.forEach((value, i) => { if (value !== null) say(row.cells[i + 1], shown(value)); });
+    row.cells[10].title = shown(cells[9]);
+    const beat = row.cells[3].firstChild;
+    beat.hidden = !l.expiration_seconds;
+    beat.setAttribute('aria-label', `${seconds(l.silent_seconds)} ago, expires after ${seconds(l.expiration_seconds)}`);
+    beat.title = beat.getAttribute('aria-label');
+    beat.firstChild.style.width = `${Math.min(100, 100 * l.silent_seconds / (l.expiration_seconds || 1))}%`;
+    row.classList.toggle('bad', troubled.has(l.state) || l.attempts >= 5 || l.outage_seconds !== null);
+    row.classList.toggle('chosen', l.key === this.chosen);
+    row.text = text;
+    return row;
+  }
+
+  showInstances(instances) {
+    const key = JSON.stringify(instances);
+    if (key === this.seen) return;
+    this.seen = key;
+    say(this.instancesTitle, `Instances (${count(instances.filter((i) => i.presence === 'running').length)} running)`);
+    this.instances.body.replaceChildren(...instances.map((i) => {
+      const swatch = make('span', { class: 'swatch', 'aria-hidden': 'true' });
+      swatch.style.background = this.colourOf(i.name);
+      return make('tr', { class: i.presence === 'gone' ? 'bad' : null },
+        make('td', {}, swatch, isolated(i.name), i.is_here ? ' (this process)' : ''),
+        make('td', { class: 'state' }, i.presence), make('td', { class: 'number' }, count(i.leases)),
+        make('td', { class: 'number' }, `${seconds(i.silent_seconds)} ago`), make('td', {}, isolated(i.handler)),
+        make('td', { class: 'wide' }, isolated(i.program)), make('td', { class: 'wide' }, isolated(i.options)),
+        make('td', { class: 'note' }, isolated(i.notes.join('; '))));
+    }));
+  }
+
+  // open shows one lease, and closes it if it is open.
+  async open(token) {
+    if (token === null) return;
+    if (token === this.chosen) return this.close();
+    this.chosen = token;
+    const title = make('h3', { tabindex: -1 }, 'Lease ', isolated(token));
+    this.own = { behind: new Chart('Behind', (n) => things(n, 'change')), pace: new Chart('Handled a second', rate) };
+    const facts = make('div', { 'aria-busy': 'true' }, 'Loading…');
+    this.detail.replaceChildren(title,
+      make('button', { type: 'button', click: () => this.close() }, 'Close'),
+      make('div', { class: 'charts' }, this.own.behind.figure, this.own.pace.figure), facts);
+    this.detail.hidden = false;
+    this.leases.reveal(token);
+    this.show(this.last, Date.now());
+    title.focus();
+    const answer = await ask('explain', { unit: this.name, container: this.container, lease: token });
+    if (this.chosen !== token) return;
+    facts.removeAttribute('aria-busy');
+    facts.replaceChildren(...explained(answer));
+  }
+
+  close() {
+    const token = this.chosen;
+    this.chosen = null;
+    this.detail.hidden = true;
+    this.detail.replaceChildren();
+    this.leases.reveal(token)?.querySelector('button')?.focus();
+    this.show(this.last, Date.now());
+  }
+
+  showDetailCharts() {
+    const history = this.historyOf(this.chosen);
+    this.own.behind.show(history.pending);
+    this.own.pace.show(history.rate);
+  }
+
+  async loadLetters() {
+    if (!this.letters.open) return;
+    const summary = this.letters.firstChild;
+    this.letters.replaceChildren(summary, make('p', {}, 'Loading…'));
+    const answer = await ask('letters', { unit: this.name, container: this.container });
+    this.letters.replaceChildren(summary, ...lettersOf(answer, this.name),
+      make('button', { type: 'button', click: () => this.loadLetters() }, 'Load again'));
+  }
+}
+
+// ask asks the dashboard, and returns the answer or an error in its place.
+async function ask(what, question) {
+  try {
+    const response = await fetch(`${what}?${new URLSearchParams(question)}`);
+    return await response.json();
+  } catch (error) {
+    return { error: `no answer: ${error.message}` };
+  }
+}
+
+function explained(answer) {
+  if (answer.error) return [make('p', {}, isolated(answer.error))];
+  const list = (title, texts) => texts.length === 0 ? []
+    : [make('h4', {}, title), make('ul', {}, ...texts.map((t) => make('li', {}, isolated(t))))];
+  const done = answer.history.map((a) => `${clock(a.at)} ${a.action}${a.by ? ` by ${a.by}` : ''}: ${a.done} of ` +
+    `${a.count}${a.reason ? `, ${a.reason}` : ''}${a.failed ? `; failed: ${a.failed}` : ''}`);
+  return [...list('What is known', answer.facts), ...list('What to do', answer.next), ...list('What was done', done)];
+}
+
+function lettersOf(answer, unit) {
+  if (answer.error) return [make('p', {}, isolated(answer.error))];
+  if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting, or this process has no access to them.')];
+  const columns = [{ title: 'Parked' }, { title: 'Key' }, { title: 'Item' }, { title: 'Why' },
+    { title: 'Attempts', kind: 'number' }, { title: 'Cause and document', kind: 'note' }];
+  const rows = answer.letters.map((l) => make('tr', {}, make('td', {}, clock(l.parked)),
+    make('td', {}, isolated(JSON.stringify(l.key))), make('td', {}, isolated(l.item)), make('td', {}, l.disposition),
+    make('td', { class: 'number' }, count(l.attempts)),
+    make('td', { class: 'note' }, isolated(l.cause), make('details', {}, make('summary', {}, 'Document'),
+      make('pre', { tabindex: 0 }, shown(l.document) + (l.cut ? '…' : ''))))));
+  const parts = [table(`Dead letters of ${unit}`, columns, rows).region];
+  if (answer.more) parts.push(make('p', {}, `These are the first ${answer.letters.length}: changefeed dlq list has all.`));
+  return parts;
+}
+
+// holeRow is a part of the key space without a lease, as a row of the leases.
+function holeRow(hole) {
+  return { key: `hole ${hole.range}`, lease: null, owner: '', state: 'hole', pending: null, oldest_seconds: null,
+    per_second: null, seconds_left: null, outage_seconds: null, silent_seconds: 0, expiration_seconds: 0, attempts: 0, ...hole };
+}
+
+// workOf says what is done with a lease now.
+function workOf(l) {
+  const words = [];
+  if (l.here) words.push(`${l.here.activity} for ${seconds(l.here.since_seconds)}`);
+  if (l.in_hand_seconds !== null && l.in_hand_seconds !== undefined) words.push(`in the handler for ${seconds(l.in_hand_seconds)}`);
+  if (l.here?.buffered) words.push(`${count(l.here.buffered)} read`);
+  if (l.held) words.push(`${things(l.held, 'key')} held`);
+  if (l.set_aside) words.push(`${things(l.set_aside, 'key')} set aside`);
+  return words.join(', ');
+}
+
+// colouring gives each owner a colour, and nobody grey.
+function colouring(unit) {
+  const names = [...new Set([...unit.instances.map((i) => i.name), ...unit.leases.map((l) => l.owner)])].filter(Boolean).sort();
+  return (owner) => owner ? colours[names.indexOf(owner) % colours.length] : 'var(--free)';
+}

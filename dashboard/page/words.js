@@ -1,0 +1,37 @@
+// Numbers and times as people read them. What is not known is a question mark, and never 0.
+
+const counts = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const rates = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 });
+
+export function count(n) {
+  return n === null || n === undefined ? '?' : counts.format(n);
+}
+
+export function rate(n) {
+  return n === null || n === undefined ? '?' : rates.format(n);
+}
+
+// pending is a lag with the mark of what is no count.
+export function pending(lag) {
+  if (lag.pending === null) return '?';
+  return (lag.pending_exact ? '' : lag.pending_shared ? '≤' : '~') + count(lag.pending);
+}
+
+export function seconds(s) {
+  if (s === null || s === undefined) return '?';
+  if (s < 9.95) return rates.format(Math.round(s * 10) / 10) + ' s';
+  const whole = Math.round(s);
+  if (whole < 120) return whole + ' s';
+  if (whole < 7200) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor(whole % 3600 / 60)} min`;
+}
+
+export function clock(time) {
+  const at = new Date(time);
+  const day = at.toDateString() === new Date().toDateString() ? '' : at.toISOString().slice(0, 10) + ' ';
+  return day + at.toTimeString().slice(0, 8);
+}
+
+export function things(n, thing) {
+  return `${count(n)} ${thing}${n === 1 ? '' : 's'}`;
+}

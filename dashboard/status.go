@@ -1,0 +1,305 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/feed"
+)
+
+// The state of the units as JSON. What is not known is null, and never 0.
+
+// statusVersion is the version of [Status]. It changes if a member changes its meaning or goes; new members do not
+// change it.
+const statusVersion = 1
+
+// surveyTimeout is how long a unit may take to be listed.
+const surveyTimeout = 10 * time.Second
+
+// Status is what GET /status answers. All times are by the clock of this process, but those of leases and instances,
+// which are by the clock of their store.
+type Status struct {
+	Version int          `json:"version"` // 1
+	At      time.Time    `json:"at"`
+	Name    string       `json:"name"`    // of the process
+	Program string       `json:"program"` // and its version
+	Health  Health       `json:"health"`
+	Units   []UnitStatus `json:"units"`
+	Error   *string      `json:"error"` // why units cannot be found; null if they can
+
+	taken time.Time
+}
+
+// UnitStatus is the state of a unit.
+type UnitStatus struct {
+	Name      string  `json:"name"`
+	Container string  `json:"container"`
+	Sentence  string  `json:"sentence"` // how the unit is
+	Error     *string `json:"error"`    // why the unit cannot be listed; null if it can
+	IsHere    bool    `json:"is_here"`  // this process runs an instance
+
+	Lag
+	Finds     []Finding  `json:"findings"` // the worst first
+	Leases    []Lease    `json:"leases"`   // by their ranges
+	Holes     []Hole     `json:"holes"`
+	Instances []Instance `json:"instances"`
+	Requests  int        `json:"requests"`      // that this listing has sent
+	Charge    float64    `json:"request_units"` // that these requests cost
+}
+
+// Lag is how far a lease or a unit is behind.
+type Lag struct {
+	Pending   *int64     `json:"pending"`       // changes that are not handled
+	Exact     bool       `json:"pending_exact"` // Pending is a count
+	Shared    bool       `json:"pending_shared"`
+	Oldest    *float64   `json:"oldest_seconds"` // how long the oldest of them has waited
+	PerSecond *float64   `json:"per_second"`     // changes handled a second, since the listing before
+	Left      *float64   `json:"seconds_left"`   // until nothing is behind; null if unknown, or if the lag does not fall
+	Watermark *time.Time `json:"watermark"`      // all before is handled
+}
+
+// Finding is something that is not as it should be: see [admin.Finding].
+type Finding struct {
+	Word  string `json:"word"`
+	Grade string `json:"grade"` // warning or failure
+	Lease string `json:"lease"`
+	Text  string `json:"text"`
+	Next  string `json:"next"`
+}
+
+// Lease is a lease of a unit: see [admin.Lease].
+type Lease struct {
+	Lease      string   `json:"lease"`
+	Range      string   `json:"range"`
+	From       float64  `json:"from"` // where the range begins in the key space, from 0 to 1
+	To         float64  `json:"to"`
+	Owner      string   `json:"owner"` // empty if the lease is free
+	State      string   `json:"state"`
+	Position   string   `json:"position"`
+	Attempts   int      `json:"attempts"`
+	Held       int      `json:"held"`
+	SetAside   int      `json:"set_aside"`
+	Silent     float64  `json:"silent_seconds"` // since the last write
+	Expiration float64  `json:"expiration_seconds"`
+	InHand     *float64 `json:"in_hand_seconds"` // of the slowest batch; null if none is too long in the handler
+	Failing    *float64 `json:"failing_seconds"` // since its changes fail
+	Outage     *float64 `json:"outage_seconds"`
+	Notes      []string `json:"notes"`
+	Here       *Work    `json:"here"` // null if another process has the lease
+
+	Lag
+}
+
+// Work is what this process does with a lease: see [feed.LeaseStatus].
+type Work struct {
+	Activity string  `json:"activity"`
+	Since    float64 `json:"since_seconds"`
+	InHand   int     `json:"in_hand"`
+	Buffered int     `json:"buffered"`
+	Parked   int     `json:"parked"`
+	Failures int     `json:"failures"`
+	Error    *string `json:"error"` // the last failure
+}
+
+// Hole is a part of the key space that no lease covers.
+type Hole struct {
+	Range string   `json:"range"`
+	From  float64  `json:"from"`
+	To    float64  `json:"to"`
+	Notes []string `json:"notes"`
+}
+
+// Instance is an instance of a unit: see [admin.Instance].
+type Instance struct {
+	Name     string   `json:"name"`
+	Presence string   `json:"presence"`
+	IsHere   bool     `json:"is_here"` // it is of this process
+	Leases   int      `json:"leases"`
+	Weight   int      `json:"weight"`
+	Silent   float64  `json:"silent_seconds"`
+	Handler  string   `json:"handler"` // and its version; empty if the instance does not tell
+	Program  string   `json:"program"`
+	Options  string   `json:"options"`
+	Notes    []string `json:"notes"`
+}
+
+// serveStatus answers GET /status.
+func (d *Dashboard) serveStatus(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusOK, d.surveyed(r.Context()))
+}
+
+// survey lists the units, all at the same time.
+func (d *Dashboard) survey(ctx context.Context, units []*shown) *Status {
+	made := &Status{
+		Version: statusVersion, At: time.Now().UTC(), Name: d.o.Name, Program: d.o.Version, taken: time.Now(),
+		Units: make([]UnitStatus, len(units)), Error: textOf(d.findError),
+	}
+	var listing sync.WaitGroup
+	for i, s := range units {
+		listing.Go(func() { made.Units[i] = s.status(ctx) })
+	}
+	listing.Wait()
+	made.Health = d.health()
+	return made
+}
+
+// status is the state of a unit.
+func (s *shown) status(ctx context.Context) UnitStatus {
+	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, errors.New("the unit was not listed in time"))
+	defer cancel()
+	u := UnitStatus{Name: s.Name, Container: s.Container, IsHere: s.Processor != nil}
+	u.Finds, u.Leases, u.Holes, u.Instances = []Finding{}, []Lease{}, []Hole{}, []Instance{}
+	l, err := s.admin.List(ctx)
+	if err != nil {
+		text := err.Error()
+		u.Sentence, u.Error = "nobody knows how the unit is: "+text, &text
+		return u
+	}
+	u.Sentence, u.Lag = l.Sentence(), lagOf(&l.Estimate.Total, l.At)
+	u.Requests, u.Charge = l.Estimate.Cost.Requests, l.Estimate.Cost.Charge
+	for _, f := range l.Findings() {
+		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Next})
+	}
+	for _, h := range l.Holes {
+		from, to := placeOf(h.Range)
+		u.Holes = append(u.Holes, Hole{h.Range.String(), from, to, textsOf(h.Notes)})
+	}
+	here, names := s.work()
+	for i := range l.Leases {
+		u.Leases = append(u.Leases, leaseOf(&l.Leases[i], l.At, here))
+	}
+	for i := range l.Instances {
+		u.Instances = append(u.Instances, instanceOf(&l.Instances[i], names))
+	}
+	return u
+}
+
+// work is what this process does, by the tokens of leases, and the names of its instances.
+func (s *shown) work() (here map[string]*Work, names map[string]bool) {
+	here, names = map[string]*Work{}, map[string]bool{}
+	if s.Processor == nil {
+		return here, names
+	}
+	for _, run := range s.Processor.Status() {
+		names[run.Instance] = true
+		for i := range run.Leases {
+			l := &run.Leases[i]
+			w := &Work{
+				Activity: string(l.Activity), Since: time.Since(l.Since).Seconds(), InHand: l.InHand,
+				Buffered: l.Buffered, Parked: l.Parked, Failures: l.Failures,
+			}
+			if len(l.Errors) > 0 {
+				w.Error = new(l.Errors[len(l.Errors)-1].Error())
+			}
+			here[l.Lease.Token] = w
+		}
+	}
+	return here, names
+}
+
+// gradeOf is the word of a grade.
+func gradeOf(g admin.Grade) string {
+	if g == admin.GradeFailure {
+		return "failure"
+	}
+	return "warning"
+}
+
+// lagOf is a lag as JSON.
+func lagOf(l *changefeed.Lag, now time.Time) (made Lag) {
+	if l == nil || !l.Known() {
+		return made
+	}
+	made.Pending, made.Exact, made.Shared = &l.Pending, l.Exact, l.Shared
+	if age, isKnown := l.Age(now); isKnown {
+		made.Oldest = new(age.Seconds())
+	}
+	if l.Pace != nil {
+		made.PerSecond = &l.Pace.PerSecond
+		if l.Pace.CatchUp != changefeed.Never {
+			made.Left = new(l.Pace.CatchUp.Seconds())
+		}
+	}
+	if !l.Watermark.IsZero() {
+		made.Watermark = new(l.Watermark.UTC())
+	}
+	return made
+}
+
+// leaseOf is a lease as JSON.
+func leaseOf(l *admin.Lease, now time.Time, here map[string]*Work) Lease {
+	made := Lease{
+		Lease: l.Token, Owner: l.Owner, State: string(l.State), Attempts: l.Attempts, Held: len(l.Held),
+		SetAside: len(l.SetAside), Silent: l.Silent.Seconds(), Expiration: l.Expiration.Seconds(),
+		Notes: textsOf(l.Notes), Lag: lagOf(l.Lag, now), Here: here[l.Token], Position: positionOf(l.Position),
+		Failing: ageOf(l.FailingSince, now), Outage: ageOf(l.Outage, now),
+	}
+	if !l.Range.Empty() {
+		made.Range = l.Range.String()
+		made.From, made.To = placeOf(l.Range)
+	}
+	if len(l.Slow) > 0 {
+		made.InHand = new(l.InHand(now).Seconds())
+	}
+	return made
+}
+
+// instanceOf is an instance as JSON.
+func instanceOf(i *admin.Instance, here map[string]bool) Instance {
+	made := Instance{
+		Name: i.Owner, Presence: string(i.Presence), IsHere: here[i.Owner], Leases: i.Leases, Weight: i.Weight,
+		Silent: i.Silent.Seconds(), Notes: textsOf(i.Notes),
+	}
+	if i.Runs != nil {
+		made.Handler, made.Program, made.Options = i.Runs.Handler, i.Runs.Program, i.Runs.Options
+	}
+	return made
+}
+
+// positionOf is a position in words: its token, or where a lease begins.
+func positionOf(p feed.Position) string {
+	if p.Token != "" {
+		return p.Token
+	}
+	return p.Start.String()
+}
+
+// ageOf is how many seconds ago something began; nil if it has not.
+func ageOf(since, now time.Time) *float64 {
+	if since.IsZero() {
+		return nil
+	}
+	return new(max(0, now.Sub(since).Seconds()))
+}
+
+// textsOf makes a list of JSON that is never null.
+func textsOf(texts []string) []string { return append([]string{}, texts...) }
+
+// placeOf is where a range begins and ends in the key space, from 0 to 1. Effective partition keys of the second hash
+// are 16 bytes, of which the first two bits are 0.
+func placeOf(r feed.Range) (from, to float64) {
+	const all = 0x4000_0000_0000_0000
+	return min(1, numberOf(r.Min)/all), min(1, numberOf(r.Max)/all)
+}
+
+// numberOf is the number that the first 16 digits of an edge make.
+func numberOf(edge string) (n float64) {
+	for i := range 16 {
+		digit := 0
+		if i < len(edge) {
+			switch c := edge[i]; {
+			case '0' <= c && c <= '9':
+				digit = int(c - '0')
+			case 'A' <= c && c <= 'F':
+				digit = int(c-'A') + 10
+			}
+		}
+		n = n*16 + float64(digit)
+	}
+	return n
+}
