@@ -83,7 +83,6 @@ type Dashboard struct {
 func New(o Options) *Dashboard {
 	o.Interval = cmp.Or(max(o.Interval, 0), 2*time.Second)
 	d := &Dashboard{o: o, events: &journal{run: time.Now().UnixMilli()}}
-	d.viewers.events = d.events
 	d.events.tell = d.viewers.notify
 	d.handler = d.guard(d.routes())
 	return d

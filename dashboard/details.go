@@ -71,6 +71,10 @@ func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, err.Error())
 		return
 	}
+	if r.FormValue("lease") == "" {
+		refuse(w, http.StatusBadRequest, "lease is missing: want the token of a lease")
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), detailTimeout)
 	defer cancel()
 	all, err := s.admin.Explain(ctx, r.FormValue("lease"))

@@ -92,12 +92,20 @@ func refuse(w http.ResponseWriter, status int, why string) {
 }
 
 // answer answers a request with JSON.
-func answer(w http.ResponseWriter, status int, body any) {
-	text, err := json.Marshal(body)
-	if err != nil { // a number that is none, which would be a mistake of ours
-		status, text = http.StatusInternalServerError, []byte(`{"error":"the answer is no JSON"}`)
-	}
+func answer(w http.ResponseWriter, status int, body any) { write(w, status, jsonOf(body)) }
+
+// write answers a request with a text of JSON.
+func write(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n')) // a client that is gone needs no answer
+}
+
+// jsonOf is a value as JSON.
+func jsonOf(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil { // a number that is none, which would be a mistake of ours
+		return []byte(`{"error":"the answer is no JSON"}`)
+	}
+	return text
 }

@@ -1,9 +1,11 @@
 package dashboard
 
 import (
+	"bytes"
 	"embed"
 	"net/http"
 	"path"
+	"time"
 )
 
 // files are the page: plain HTML, CSS and modules, as a browser takes them.
@@ -23,10 +25,13 @@ var types = map[string]string{
 // servePage serves the files of the page, each at its name, and the page itself at /.
 func servePage(mux *http.ServeMux) {
 	serve := func(w http.ResponseWriter, r *http.Request, name string) {
-		if kind := types[path.Ext(name)]; kind != "" {
-			w.Header().Set("Content-Type", kind)
+		text, err := files.ReadFile("page/" + name)
+		if err != nil {
+			refuse(w, http.StatusNotFound, "the dashboard has no such address")
+			return
 		}
-		http.ServeFileFS(w, r, files, "page/"+name)
+		w.Header().Set("Content-Type", types[path.Ext(name)])
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serve(w, r, "page.html") })
 	mux.HandleFunc("GET /{file}", func(w http.ResponseWriter, r *http.Request) { serve(w, r, r.PathValue("file")) })

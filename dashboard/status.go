@@ -33,6 +33,7 @@ type Status struct {
 	Error   *string      `json:"error"` // why units cannot be found; null if they can
 
 	taken time.Time
+	json  []byte // made once for all who ask
 }
 
 // UnitStatus is the state of a unit.
@@ -130,7 +131,7 @@ type Instance struct {
 
 // serveStatus answers GET /status.
 func (d *Dashboard) serveStatus(w http.ResponseWriter, r *http.Request) {
-	answer(w, http.StatusOK, d.surveyed(r.Context()))
+	write(w, http.StatusOK, d.surveyed(r.Context()).json)
 }
 
 // survey lists the units, all at the same time.
@@ -145,6 +146,7 @@ func (d *Dashboard) survey(ctx context.Context, units []*shown) *Status {
 	}
 	listing.Wait()
 	made.Health = d.health()
+	made.json = jsonOf(made)
 	return made
 }
 

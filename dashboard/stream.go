@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,19 +17,13 @@ const (
 	reconnectTime = 2 * time.Second  // after which a browser connects again
 )
 
-// hub are the viewers. While there are any, one loop lists the units for all of them.
+// hub are the viewers.
 type hub struct {
-	events *journal
-
 	mu      sync.Mutex
 	viewers map[*viewer]bool
-	stop    context.CancelFunc // of the loop; nil while nobody looks
-	status  []byte             // the last state as JSON
-	round   int64              // counts the states
 }
 
-// viewer is a connection. It is told that there is news, and takes what is newest when it can, so a slow viewer misses
-// states and delays nobody.
+// viewer is a connection. It is told that there are events, and takes them when it can, so a slow viewer delays nobody.
 type viewer struct {
 	news chan struct{} // holds one
 }
@@ -39,8 +31,8 @@ type viewer struct {
 // errManyViewers is why a viewer is refused.
 var errManyViewers = errors.New("more than " + strconv.Itoa(mostViewers) + " viewers look already: close one")
 
-// join adds a viewer. The first one starts the loop.
-func (h *hub) join(loop func(context.Context)) (*viewer, error) {
+// join adds a viewer.
+func (h *hub) join() (*viewer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.viewers) >= mostViewers {
@@ -51,35 +43,17 @@ func (h *hub) join(loop func(context.Context)) (*viewer, error) {
 	}
 	v := &viewer{make(chan struct{}, 1)}
 	h.viewers[v] = true
-	if h.stop == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		h.stop = cancel
-		go loop(ctx)
-	}
 	return v, nil
 }
 
-// leave removes a viewer. The last one ends the loop.
+// leave removes a viewer.
 func (h *hub) leave(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if delete(h.viewers, v); len(h.viewers) == 0 {
-		h.stop()
-		h.stop, h.status = nil, nil // an old state is no news to who comes later
-	}
+	delete(h.viewers, v)
 }
 
-// publish gives all viewers a state, unless their loop has ended meanwhile.
-func (h *hub) publish(ctx context.Context, status []byte) {
-	h.mu.Lock()
-	if ctx.Err() == nil {
-		h.status, h.round = status, h.round+1
-	}
-	h.mu.Unlock()
-	h.notify()
-}
-
-// notify tells all viewers that there is news.
+// notify tells all viewers that there are events.
 func (h *hub) notify() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,37 +65,9 @@ func (h *hub) notify() {
 	}
 }
 
-// latest returns the last state, if it comes after one that a viewer has.
-func (h *hub) latest(seen int64) (status []byte, round int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.round <= seen {
-		return nil, seen
-	}
-	return h.status, h.round
-}
-
-// watch lists the units again and again until ctx ends.
-func (d *Dashboard) watch(ctx context.Context) {
-	ticks := time.NewTicker(d.o.Interval)
-	defer ticks.Stop()
-	for {
-		text, err := json.Marshal(d.surveyed(ctx))
-		if err != nil { // a number that is none, which would be a mistake of ours
-			text = fmt.Appendf(nil, `{"version":%d,"units":[],"error":"the state is no JSON"}`, statusVersion)
-		}
-		d.viewers.publish(ctx, text)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
-	}
-}
-
 // serveEvents answers GET /events until the viewer goes.
 func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
-	v, err := d.viewers.join(d.watch)
+	v, err := d.viewers.join()
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
@@ -132,19 +78,15 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	to := stream{w, http.NewResponseController(w)}
 	to.send("retry: %d\n\n", reconnectTime.Milliseconds())
 	lastEvent := d.events.seen(r.Header.Get("Last-Event-ID"))
-	lastRound := int64(0)
-	alive := time.NewTicker(writeTimeout)
-	defer alive.Stop()
-	for {
-		for _, e := range d.events.after(lastEvent) {
-			if text, err := json.Marshal(e); err == nil {
-				to.send("id: %s\nevent: event\ndata: %s\n\n", e.position(), text)
-			}
-			lastEvent = e.ID
+	ticks := time.NewTicker(d.o.Interval)
+	defer ticks.Stop()
+	for isDue := true; ; {
+		if isDue {
+			to.send("event: status\ndata: %s\n\n", d.surveyed(r.Context()).json)
 		}
-		var status []byte
-		if status, lastRound = d.viewers.latest(lastRound); status != nil {
-			to.send("event: status\ndata: %s\n\n", status)
+		for _, e := range d.events.after(lastEvent) {
+			to.send("id: %s\nevent: event\ndata: %s\n\n", e.position(), jsonOf(e))
+			lastEvent = e.ID
 		}
 		if err := to.flush(); err != nil {
 			return
@@ -153,8 +95,9 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-v.news:
-		case <-alive.C:
-			to.send(": still here\n\n")
+			isDue = false
+		case <-ticks.C:
+			isDue = true
 		}
 	}
 }

@@ -147,7 +147,8 @@ func (s *servedStore) check() error {
 	if db == nil {
 		return errNotOpen
 	}
-	return db.Err()
+	h := db.Health()
+	return cmp.Or(h.Err, h.Full)
 }
 
 // find finds the units of the clients.

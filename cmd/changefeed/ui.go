@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ func (o *uiOptions) during(cmd *cobra.Command, r *report.Report, shown ui.Option
 	if err != nil {
 		return err
 	}
-	defer func() { err = cmp.Or(err, on.Close()) }()
+	defer func() { err = cmp.Or(err, on.Close(context.WithoutCancel(cmd.Context()))) }()
 	if on != nil {
 		r.Notice("dashboard at %s", on.URL())
 	}

@@ -1,6 +1,6 @@
 import { Chart, History } from './chart.js';
 import { isolated, make, say, shown, table } from './dom.js';
-import { count, pending, rate, seconds, things, clock } from './words.js';
+import { clock, count, pending, range, rate, seconds, things } from './words.js';
 import { Windowed } from './window.js';
 
 // A unit: its sentence, what is wrong, the key space, lag and rate, leases, instances and dead letters.
@@ -129,8 +129,8 @@ export class Unit {
     const cells = [l.owner, l.state, null, pending(l), seconds(l.oldest_seconds), rate(l.per_second),
       l.pending === 0 ? '' : seconds(l.seconds_left), l.attempts ? count(l.attempts) : '', workOf(l), (l.notes ?? []).join('; ')];
     if (!row) {
-      row = make('tr', {}, make('td', {}, l.lease === null ? isolated(l.range)
-        : make('button', { type: 'button', class: 'token', click: () => this.open(l.lease) }, shown(l.lease))),
+      row = make('tr', {}, make('td', { title: l.key }, l.lease === null ? isolated(range(l.range))
+        : make('button', { type: 'button', class: 'token', click: () => this.open(l.lease) }, shown(range(l.lease)))),
       ...leaseColumns.slice(1).map((c) => make('td', { class: c.title === 'State' ? 'state' : c.kind ?? null })));
       row.cells[3].append(make('span', { class: 'beat', role: 'img' }, make('i')));
     }

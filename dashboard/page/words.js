@@ -26,6 +26,15 @@ export function seconds(s) {
   return `${Math.floor(whole / 3600)} h ${Math.floor(whole % 3600 / 60)} min`;
 }
 
+// range is a range of effective partition keys without the digits that say nothing to people.
+export function range(text) {
+  const edge = (digits) => {
+    return digits.replace(/(?<=^..)0{3,}$|(?<=^.{8}).{3,}$/, '…');
+  };
+  const parts = /^([0-9A-F]*)-([0-9A-F]*)$/.exec(text);
+  return parts ? `${edge(parts[1])}-${edge(parts[2])}` : text;
+}
+
 export function clock(time) {
   const at = new Date(time);
   const day = at.toDateString() === new Date().toDateString() ? '' : at.toISOString().slice(0, 10) + ' ';

@@ -339,7 +339,8 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^docs/host\.schema\.json$`), // for editors
 	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
 	// pinned separately from the library's own requirements
-	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`),
+	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser)/|examples/exactlyonce/)?go\.(mod|sum)$`),
+	regexp.MustCompile(`^dashboard/page/[a-z]+\.(html|css|js|svg)$`),
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),

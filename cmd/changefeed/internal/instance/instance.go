@@ -309,7 +309,7 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	if i.Live != nil {
 		i.Live.Begin(source, store, processor)
 	}
-	hide, err := i.Shown.Show(source, store, i.Options.OnFailure.DeadLetters, processor)
+	hide, err := i.Shown.Show(ctx, source, store, i.Options.OnFailure.DeadLetters, processor)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,7 +45,7 @@ type UI struct {
 	scrapes   *scrapes
 	server    *http.Server
 	listener  net.Listener
-	over      chan struct{} // closed when the server has ended
+	serving   sync.WaitGroup
 }
 
 // Check refuses an address that is none, or that others can reach without a key.
@@ -86,7 +87,7 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		return nil, usage.Flag("ui", o.Address, fmt.Sprintf("a free address of this machine: %v", cause(err)))
 	}
 	u := &UI{
-		provider: metric.NewMeterProvider(metric.WithReader(export)), listener: listener, over: make(chan struct{}),
+		provider: metric.NewMeterProvider(metric.WithReader(export)), listener: listener,
 		scrapes: &scrapes{next: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 	}
 	u.dashboard = dashboard.New(dashboard.Options{
@@ -97,12 +98,11 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		Handler: u.dashboard, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
-	go func() {
-		defer close(u.over)
+	u.serving.Go(func() {
 		if err := u.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			o.Log.Error("the dashboard has ended", "error", err)
 		}
-	}()
+	})
 	return u, nil
 }
 
@@ -124,11 +124,11 @@ func (u *UI) URL() string {
 }
 
 // Close ends the dashboard. Those who look are cut off, because their connections never end by themselves.
-func (u *UI) Close() error {
+func (u *UI) Close(ctx context.Context) error {
 	if u == nil {
 		return nil
 	}
 	err := u.server.Close()
-	<-u.over
-	return cmp.Or(err, u.provider.Shutdown(context.Background()))
+	u.serving.Wait()
+	return cmp.Or(err, u.provider.Shutdown(ctx))
 }

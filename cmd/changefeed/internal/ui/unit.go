@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +40,9 @@ func (u *Unit) Hooks() changefeed.Hooks {
 }
 
 // Show shows a unit and measures its instance until hide is called.
-func (u *Unit) Show(source feed.Source, leases feed.LeaseStore, letters feed.DeadLetters, p *changefeed.Processor) (
-	hide func(), err error,
-) {
+func (u *Unit) Show(ctx context.Context, source feed.Source, leases feed.LeaseStore, letters feed.DeadLetters,
+	p *changefeed.Processor,
+) (hide func(), err error) {
 	if u == nil {
 		return func() {}, nil
 	}
@@ -53,15 +54,12 @@ func (u *Unit) Show(source feed.Source, leases feed.LeaseStore, letters feed.Dea
 	away := u.ui.dashboard.Show(dashboard.Unit{
 		Name: u.name, Container: u.container, Source: source, Leases: leases, Letters: box, Processor: p,
 	})
-	ctx, end := context.WithCancel(context.Background())
-	measured := make(chan struct{})
-	go func() {
-		defer close(measured)
-		u.measureLag(ctx, source, leases)
-	}()
+	ctx, end := context.WithCancel(ctx)
+	var measuring sync.WaitGroup
+	measuring.Go(func() { u.measureLag(ctx, source, leases) })
 	return func() {
 		end()
-		<-measured
+		measuring.Wait()
 		away()
 		_ = stop() // fails only if it was called before
 	}, nil
