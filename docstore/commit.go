@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/docstore/internal/engine"
@@ -58,12 +59,16 @@ type committer struct {
 	gather *gather
 	recent recent
 	spare  *group // an empty group, whose memory the next group uses
+
+	waiting atomic.Int64 // transactions without an answer
 }
 
 // submit hands a transaction to the committer and waits for its end. If ctx ends first, the committer may still carry
 // out the transaction.
 func (k *committer) submit(ctx context.Context, tx *transaction) error {
 	tx.done = make(chan struct{})
+	k.waiting.Add(1)
+	defer k.waiting.Add(-1)
 	if err := k.db.closed(); err != nil {
 		return err
 	}
@@ -376,18 +381,6 @@ func (h *nextHead) publishHead() {
 	}
 	h.c.gate.open()
 	h.c.alarm.setAlarm(h.next.at)
-}
-
-// failWith stops the store after an error of the disk and wakes all waiters.
-func (db *DB) failWith(err error) error {
-	err = fmt.Errorf("write to disk: %w: %w", ErrFailed, err)
-	if db.failed.CompareAndSwap(nil, &err) {
-		db.settled.open()
-		for _, c := range db.Containers() {
-			c.wakeAll()
-		}
-	}
-	return *db.failed.Load()
 }
 
 // nextNumber returns the next value of a number of the store.

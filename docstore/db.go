@@ -65,7 +65,7 @@ type DB struct {
 	stop   chan struct{} // closed by Close
 	work   sync.WaitGroup
 	closer sync.Once
-	failed atomic.Pointer[error]
+	failed atomic.Pointer[failure]
 	wake   chan struct{} // signals that the next expiry is now earlier
 	found  Recovery
 	wrote  chan struct{} // signals a write that the reclaimer has not seen
@@ -187,8 +187,8 @@ func (db *DB) Close() error {
 // closed returns why the store cannot be used any more, or nil. The error of a failure comes first, because that
 // error contains the reason.
 func (db *DB) closed() error {
-	if e := db.failed.Load(); e != nil {
-		return *e
+	if f := db.failed.Load(); f != nil {
+		return f.err
 	}
 	select {
 	case <-db.stop:

@@ -52,7 +52,12 @@ func (f *guardedVital) SyncData() error { return f.sync(f.File.SyncData) }
 // sync breaks the guard after a failure, because the bytes that reached the disk are unknown, and a second sync could
 // succeed without them.
 func (f *guardedVital) sync(do func() error) error {
-	if !f.g.isBroken() {
+	if f.g.isBroken() {
+		return nil
+	}
+	if f.log {
+		f.g.breakOnError("sync", f.name, f.g.syncs.timed(do))
+	} else {
 		f.g.breakOnError("sync", f.name, do())
 	}
 	return nil

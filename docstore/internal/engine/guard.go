@@ -44,6 +44,7 @@ type guard struct {
 	broken  chan struct{} // closed when failure is set
 	closing chan struct{} // closed when the wait for the disk must end
 	once    sync.Once
+	syncs   listeners // of the logs
 
 	mu      sync.Mutex
 	last    error     // the error being waited out

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"syscall"
 )
 
@@ -31,6 +32,15 @@ func (g *guard) lacksRoom(part uint64) error {
 	return fmt.Errorf("%w: the disk of %s has %d KB left, and the store keeps %d KB for what it has: free some, then "+
 		"writes go on; reads do meanwhile",
 		ErrDiskFull, g.dir, usage.AvailBytes>>10, least>>10)
+}
+
+// Space returns the free space and the size of the volume, in bytes; 0 and 0 if the file system does not know them.
+func (e *Engine) Space() (free, size int64) {
+	usage, err := e.guard.GetDiskUsage(e.guard.dir)
+	if err != nil {
+		return 0, 0
+	}
+	return int64(min(usage.AvailBytes, math.MaxInt64)), int64(min(usage.TotalBytes, math.MaxInt64))
 }
 
 // isLackOfRoom reports whether an error of the disk means that the disk is full, and waiting for room makes sense. A
