@@ -131,6 +131,8 @@ var edges = map[string][]string{
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
 	"metrics":           {".", "feed", "outbox", thirdParty},
+	// beside metrics, so that a program with a processor does not link the server and the store
+	"metrics/servermetrics": {"cosmosrest", "docstore", thirdParty},
 	"trigger": {
 		"feed", "internal/changeline", "internal/child", "internal/inhand", "internal/pause", "internal/spelling",
 		"internal/suspects", "internal/webhook",
