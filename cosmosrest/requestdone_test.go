@@ -59,7 +59,7 @@ var requestsOfAllOperations = []struct {
 	{"query_databases", "POST", "/dbs", across(), `{"query":"SELECT * FROM r"}`, 200},
 	{"read_all_databases", "GET", "/dbs", nil, "", 200},
 	{"read_database", "GET", "/dbs/db", nil, "", 200},
-	{"create_container", "POST", "/dbs/db/colls", map[string]string{"x-ms-offer-throughput": "400"}, smallContainer, 201},
+	{"create_container", "POST", "/dbs/db/colls", nil, smallContainer, 201},
 	{"query_containers", "POST", "/dbs/db/colls", across(), `{"query":"SELECT * FROM r"}`, 200},
 	{"read_all_containers", "GET", "/dbs/db/colls", nil, "", 200},
 	{"read_container", "GET", "/dbs/db/colls/c", nil, "", 200},
@@ -75,14 +75,8 @@ var requestsOfAllOperations = []struct {
 	{"query_plan", "POST", docs, map[string]string{
 		"content-type": wire.QueryType, "x-ms-cosmos-is-query-plan-request": "True",
 	}, `{"query":"SELECT * FROM c"}`, 200},
-	{
-		"execute_batch", "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True"),
-		`[{"operationType":"Read","id":"1"}]`, 200,
-	},
-	{
-		"execute_batch", "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True"),
-		`[{"operationType":"Read","id":"none"}]`, 207,
-	},
+	{"execute_batch", "POST", docs, batchOf("true"), `[{"operationType":"Read","id":"1"}]`, 200},
+	{"execute_batch", "POST", docs, batchOf("true"), `[{"operationType":"Read","id":"none"}]`, 207},
 	{"execute_bulk", "POST", docs, map[string]string{
 		"x-ms-cosmos-is-batch-request": "True", "x-ms-documentdb-partitionkeyrangeid": "0",
 	}, `[{"operationType":"Read","id":"1","partitionKey":"[\"p\"]"}]`, 200},

@@ -34,8 +34,8 @@ type Metrics struct {
 
 const scope = "github.com/millrace/changefeed/metrics/servermetrics"
 
-// seconds are the bounds of durations: from a tenth of a millisecond, for a read of an item in memory, to the minutes of
-// a disk that hangs. Those of the conventions begin at 5 milliseconds, which nearly all requests take less than.
+// seconds are the bounds of durations: from a tenth of a millisecond, for a read of an item in memory, to the minutes
+// of a disk that hangs. Those of the conventions begin at 5 milliseconds, and nearly all requests take less.
 var seconds = []float64{0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // New makes the instruments. An error is that of the provider, if it refuses an instrument.

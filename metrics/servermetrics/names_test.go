@@ -79,15 +79,15 @@ func TestEachGaugeOfAStoreHasItsValue(t *testing.T) {
 			},
 		},
 		"failed": {
-			storeState{docstore.Health{Err: failed, Disk: docstore.Disk{Free: 5, Size: 9}}, 4},
+			storeState{docstore.Health{Err: failed, Bytes: 7, Disk: docstore.Disk{Free: 5, Size: 9}}, 4},
 			map[string]int64{
-				"waiting": 0, "failed": 1, "full": 0, "disk.free": 5, "disk.size": 9, "size": unknown, "documents": 4,
+				"waiting": 0, "failed": 1, "full": 0, "disk.free": 5, "disk.size": 9, "size": 7, "documents": 4,
 			},
 		},
-		"in memory": {
+		"unknown": {
 			storeState{docstore.Health{}, 0},
 			map[string]int64{
-				"waiting": 0, "failed": 0, "full": 0, "disk.free": unknown, "disk.size": unknown, "size": 0,
+				"waiting": 0, "failed": 0, "full": 0, "disk.free": unknown, "disk.size": unknown, "size": unknown,
 				"documents": 0,
 			},
 		},

@@ -27,8 +27,8 @@ type series struct {
 	refused           []metric.AddOption // nil if the requests were not refused
 }
 
-// seriesMap has the series of the kinds of requests that there were. Each of the kinds has a few values only, so the map
-// stays small.
+// seriesMap has the series of the kinds of requests that there were. Each member of a kind has a few values only, so
+// the map stays small.
 type seriesMap struct {
 	mu  sync.Mutex                       // of changes
 	all atomic.Pointer[map[kind]*series] // replaced as a whole; nil at first

@@ -40,7 +40,7 @@ var storeGauges = []struct {
 	},
 	{
 		"changefeed.store.size", "By", "Size of the store's files.",
-		func(s *storeState) int64 { return ifKnown(s.Err == nil, s.Bytes) },
+		func(s *storeState) int64 { return ifKnown(s.Bytes > 0, s.Bytes) },
 	},
 	{
 		"changefeed.store.documents", "{document}", "Documents of all containers.",

@@ -171,7 +171,8 @@ var (
 
 // SetSubStatus sets the sub-status of an error. As in the service, there is no header if sub is 0.
 func (a *Answer) SetSubStatus(sub int) {
-	if a.SubStatus = sub; sub != 0 {
+	a.SubStatus = sub
+	if sub != 0 {
 		a.Set(AnswerSubStatus, strconv.Itoa(sub))
 	}
 }
