@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -57,8 +58,16 @@ func kilobyte(id string) string {
 	return fmt.Sprintf(`{"id":%q,"pk":"p","v":"%s"}`, id, strings.Repeat("x", 980))
 }
 
-func BenchmarkItemRead(b *testing.B) {
-	w, _ := newContainer(b, Options{})
+func BenchmarkItemRead(b *testing.B) { readItems(b, Options{}) }
+
+// Reads that a hook is told of, which does nothing.
+func BenchmarkItemReadTold(b *testing.B) {
+	readItems(b, Options{RequestDone: func(context.Context, RequestDone) {}})
+}
+
+func readItems(b *testing.B, o Options) {
+	b.Helper()
+	w, _ := newContainer(b, o)
 	newShot(b, "POST", docs, under("p"), kilobyte("a")).at(b, w, 201)
 	s := newShot(b, "GET", docs+"/a", under("p"), "")
 	b.ReportAllocs()

@@ -25,6 +25,7 @@ type call struct {
 	who  auth.Principal
 	work meter.Request
 	out  wire.Answer
+	op   *operation // nil until it is known
 
 	known   bool // the sender was authenticated
 	written bool // a write was committed, and the answer must be sent
@@ -55,8 +56,7 @@ func (c *call) serveRequest() error {
 	}
 	c.known = true
 	vouch(c.ctx)
-	op, err := operationOf(&c.in)
-	if err != nil {
+	if c.op, err = operationOf(&c.in); err != nil {
 		return err
 	}
 	// The SDKs also send this header when they ask for the account, and learn the account's level from the answer. So
@@ -66,7 +66,7 @@ func (c *call) serveRequest() error {
 			return err
 		}
 	}
-	return op(c)
+	return c.op.run(c)
 }
 
 // allowAction refuses an action on the target if the sender does not have the right.

@@ -10,11 +10,15 @@ import (
 // A single table contains all requests. A request that is not in the table is a 404 or a 405. A 405 lists the methods
 // from the same table, so the list is always complete.
 
-// operation carries out a request. An operation sends the answer, or returns the error for the answer.
-type operation func(*call) error
+// operation is what a request asks for.
+type operation struct {
+	run       func(*call) error          // sends the answer, or returns the error for the answer
+	name      string                     // for [RequestDone]
+	byHeaders func(*wire.Request) string // returns the name, if the headers decide
+}
 
 // operationOf returns the operation of a request.
-func operationOf(in *wire.Request) (operation, error) {
+func operationOf(in *wire.Request) (*operation, error) {
 	table := operations[in.Target.Kind]
 	if table == nil {
 		return nil, wire.BadRequest("this server has no %s: want databases, containers, items, pkranges or offers",
@@ -39,33 +43,43 @@ func operationOf(in *wire.Request) (operation, error) {
 
 // operations are keyed by the kind of resource, then by method and by whether the path names a single resource or a
 // set.
-var operations = map[string]map[string]operation{
-	"": {"GET one": readAccount},
+var operations = map[string]map[string]*operation{
+	"": {"GET one": {run: readAccount, name: "read_account"}},
 	"dbs": {
-		"POST all": postDatabases, "GET all": listDatabases,
-		"GET one": readDatabase, "DELETE one": deleteDatabase,
+		"POST all":   {run: postDatabases, byHeaders: queryOr("query_databases", "create_database")},
+		"GET all":    {run: listDatabases, name: "read_all_databases"},
+		"GET one":    {run: readDatabase, name: "read_database"},
+		"DELETE one": {run: deleteDatabase, name: "delete_database"},
 	},
 	"colls": {
-		"POST all": postContainers, "GET all": listContainers,
-		"GET one": readContainer, "PUT one": replaceContainer, "DELETE one": deleteContainer,
+		"POST all":   {run: postContainers, byHeaders: queryOr("query_containers", "create_container")},
+		"GET all":    {run: listContainers, name: "read_all_containers"},
+		"GET one":    {run: readContainer, name: "read_container"},
+		"PUT one":    {run: replaceContainer, name: "replace_container"},
+		"DELETE one": {run: deleteContainer, name: "delete_container"},
 	},
-	"pkranges":   {"GET all": listRanges},
-	"partitions": {"POST all": changePartitions},
-	"backup":     {"GET all": sendBackup},
-	"check":      {"GET all": checkStore},
+	"pkranges":   {"GET all": {run: listRanges, name: "read_feed_ranges"}},
+	"partitions": {"POST all": {run: changePartitions, name: "change_partitions"}},
+	"backup":     {"GET all": {run: sendBackup, name: "create_backup"}},
+	"check":      {"GET all": {run: checkStore, name: "check_store"}},
 	"offers": {
-		"POST all": queryOffers, "GET all": listOffers,
-		"GET one": readOffer, "PUT one": replaceOffer,
+		"POST all": {run: queryOffers, byHeaders: queryOr("query_offers", otherOperation)},
+		"GET all":  {run: listOffers, name: "read_all_offers"},
+		"GET one":  {run: readOffer, name: "read_offer"},
+		"PUT one":  {run: replaceOffer, name: "replace_offer"},
 	},
 	"docs": {
-		"POST all": postItems, "GET all": getItems,
-		"GET one": readItem, "PUT one": replaceItem,
-		"PATCH one": patchItem, "DELETE one": deleteItem,
+		"POST all":   {run: postItems, byHeaders: nameOfPost},
+		"GET all":    {run: getItems, byHeaders: nameOfGet},
+		"GET one":    {run: readItem, name: "read_item"},
+		"PUT one":    {run: replaceItem, name: "replace_item"},
+		"PATCH one":  {run: patchItem, name: "patch_item"},
+		"DELETE one": {run: deleteItem, name: "delete_item"},
 	},
 }
 
 // allowed returns the methods of the operations with a suffix, for a 405.
-func allowed(table map[string]operation, suffix string) string {
+func allowed(table map[string]*operation, suffix string) string {
 	var methods []string
 	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
 		if table[m+suffix] != nil {

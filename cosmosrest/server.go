@@ -87,6 +87,11 @@ type Options struct {
 	// when there is room again. Logger receives at most one record a minute for each address whose key, token or clock
 	// is refused and, at level debug, a record for each request. Nil logs nothing.
 	Logger *slog.Logger
+
+	// RequestDone is called once for each answered request, also for refused ones. It is called by the goroutine of the
+	// request, before the end of the answer has left, so it must return soon; several goroutines call it at the same
+	// time. The context is that of the request. Package metrics/servermetrics has such a function. Nil costs nothing.
+	RequestDone func(context.Context, RequestDone)
 }
 
 // DefaultRetention is how long changefeed serve and package cosmostest keep all versions and deletes of containers
@@ -139,6 +144,7 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(s, w, r)
 	defer c.work.End()
+	defer c.reportDone()
 	defer c.recoverPanic()
 	if err := c.serveRequest(); err != nil {
 		c.sendError(err)

@@ -111,7 +111,7 @@ func (k *committer) runAlone(ctx context.Context, f func(*group) error) error {
 // transaction may come at any time.
 func (k *committer) commitLoop() {
 	defer close(k.ended)
-	k.spare = k.db.newGroup(&k.recent)
+	k.spare = newGroup(k.db, &k.recent)
 	var next *transaction
 	for {
 		if next == nil {
@@ -182,7 +182,7 @@ type delta struct {
 	low  int64 // documents below the cut of a split that is counting
 }
 
-func (db *DB) newGroup(r *recent) *group {
+func newGroup(db *DB, r *recent) *group {
 	return &group{db: db, overlay: newOverlay(db.eng, r), heads: map[*Container]*nextHead{}}
 }
 
@@ -192,7 +192,7 @@ const maxSpare = 4096
 // emptied returns an empty group in this group's memory. This group must not be used any more.
 func (g *group) emptied() *group {
 	if len(g.changes) > maxSpare {
-		return g.db.newGroup(g.recent)
+		return newGroup(g.db, g.recent)
 	}
 	clear(g.txs)
 	clear(g.changes) // frees the bodies

@@ -150,7 +150,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if !o.resting {
 		db.work.Go(db.sweepAll)
 		db.work.Go(db.reclaimAll)
-		db.work.Go(db.tallyAll)
+		db.work.Go(func() { tallyAll(db) })
 	}
 	return db, nil
 }

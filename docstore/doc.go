@@ -44,6 +44,9 @@
 // during a write, the write waits for room, and so do readers of its container. If the process has no free file
 // descriptor, writers wait. The store recovers by itself if descriptors become free within 10 seconds.
 //
+// [DB.Health] says whether the store has failed or its disk is full, and how many writes wait; package
+// metrics/servermetrics makes instruments of that.
+//
 // # Damage
 //
 // [Open] verifies the files before any change. If a file is missing, cut or altered, you get [ErrCorrupt] with the name

@@ -22,8 +22,7 @@ type Health struct {
 	// the disk hangs or becomes full during a write, the number grows with each caller.
 	Waiting int64
 
-	// Bytes is the size of the store's files, in bytes, without what was added to the newest log. If the store has failed
-	// or was closed, Bytes is 0.
+	// Bytes is the size of the files in the store's directory, in bytes, or 0 if they cannot be listed.
 	Bytes int64
 
 	// Disk is the volume of the store's directory. If Disk is unknown, all its fields are 0: if the store is in memory,
@@ -55,15 +54,12 @@ func (db *DB) failWith(err error) error {
 	return db.failed.Load().err
 }
 
-// Health returns the state of the store. Health also works if the store has failed, and does not wait for writes. Its
-// cost is a call of the file system, and a sum over the engine's tables.
+// Health returns the state of the store. Health also works if the store has failed, was closed, or waits for a disk
+// that hangs: it asks the file system for the free space and the sizes of the files, and waits for no write.
 func (db *DB) Health() Health {
-	h := Health{Err: db.closed(), Full: db.CheckRoom(), Waiting: db.committer.waiting.Load()}
+	h := Health{Err: db.closed(), Full: db.CheckRoom(), Waiting: db.committer.waiting.Load(), Bytes: db.eng.Size()}
 	if f := db.failed.Load(); f != nil {
 		h.Since = f.at
-	}
-	if h.Err == nil {
-		h.Bytes, _, _ = db.eng.Usage()
 	}
 	h.Disk.Free, h.Disk.Size = db.eng.Space()
 	return h

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -25,7 +26,7 @@ func TestAStoreAtRestIsHealthy(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := db.Health()
-	if h.Bytes <= 0 || h.Disk.Free <= 0 || h.Disk.Free > h.Disk.Size {
+	if h.Bytes < 10_000 || h.Bytes > 1<<20 || h.Disk.Free <= 0 || h.Disk.Free > h.Disk.Size {
 		t.Errorf("the store takes %d bytes of %+v", h.Bytes, h.Disk)
 	}
 	if h.Bytes, h.Disk = 0, (docstore.Disk{}); h != (docstore.Health{}) {
@@ -34,7 +35,7 @@ func TestAStoreAtRestIsHealthy(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if h := db.Health(); !errors.Is(h.Err, docstore.ErrClosed) || !h.Since.IsZero() || h.Bytes != 0 {
+	if h := db.Health(); !errors.Is(h.Err, docstore.ErrClosed) || !h.Since.IsZero() || h.Bytes < 10_000 {
 		t.Errorf("a closed store says %+v", h)
 	}
 }
@@ -104,13 +105,59 @@ func TestWritesThatWaitAreCounted(t *testing.T) {
 	})
 }
 
+// While the disk hangs, in whatever file, the store says how it is, and how many writes wait.
+func TestHealthDoesNotWaitForADiskThatHangs(t *testing.T) {
+	for _, file := range []string{".log", "MANIFEST", ".sst"} {
+		synctest.Test(t, func(t *testing.T) {
+			var hanging atomic.Bool
+			var hung atomic.Int64
+			recovered := make(chan struct{})
+			fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+				isSync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData
+				if isSync && hanging.Load() && strings.Contains(op.Path, file) {
+					hung.Add(1)
+					<-recovered
+				}
+				return nil
+			}))
+			db, err := docstore.Open("db", docstore.Options{CacheBytes: 1 << 20}.WithFS(fs).WithBuffer(256<<10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := container(t, db, docstore.ContainerSpec{})
+			hanging.Store(true)
+			written := make(chan error, 1000)
+			for i := 0; hung.Load() == 0 || db.Health().Waiting == 0; i++ {
+				go func() { written <- large(t, c, i) }()
+				synctest.Wait()
+			}
+			if h := db.Health(); h.Err != nil || h.Waiting != 1 || h.Bytes < 10_000 {
+				t.Errorf("while %s hangs: %+v", file, h)
+			}
+			close(recovered)
+			synctest.Wait()
+			if h := db.Health(); h.Waiting != 0 {
+				t.Errorf("after %s: %+v", file, h)
+			}
+			for len(written) > 0 {
+				if err := <-written; err != nil {
+					t.Error(err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A store that has failed says why and since when, also after Close.
 func TestHealthTellsAFailureAndItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken error
+		var broken atomic.Bool
 		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
-				return broken
+			if broken.Load() && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData) {
+				return syscall.EIO
 			}
 			return nil
 		}))
@@ -120,7 +167,7 @@ func TestHealthTellsAFailureAndItsTime(t *testing.T) {
 		}
 		c := container(t, db, docstore.ContainerSpec{})
 		time.Sleep(time.Hour)
-		broken = syscall.EIO
+		broken.Store(true)
 		at := time.Now()
 		if err := large(t, c, 1); !errors.Is(err, docstore.ErrFailed) {
 			t.Fatalf("write: %v", err)
@@ -130,7 +177,7 @@ func TestHealthTellsAFailureAndItsTime(t *testing.T) {
 			_ = step() // a failed store may say why, when it is closed
 			h := db.Health()
 			if !errors.Is(h.Err, docstore.ErrFailed) || !errors.Is(h.Err, syscall.EIO) || !h.Since.Equal(at) ||
-				h.Waiting != 0 || h.Bytes != 0 {
+				h.Waiting != 0 || h.Bytes == 0 {
 				t.Errorf("the store says %+v, want %v since %v", h, docstore.ErrFailed, at)
 			}
 		}
@@ -182,4 +229,43 @@ func TestEachSyncIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Syncs of tables, of manifests and of the directory are not told: no write waits for them.
+func TestOnlySyncsOfTheLogAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ofLogs, others atomic.Int64
+		inject := errorfs.InjectorFunc(func(op errorfs.Op) error {
+			switch {
+			case op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData:
+			case strings.HasSuffix(op.Path, ".log") || op.Path == "": // a log made out of an old one has no path here
+				ofLogs.Add(1)
+			default:
+				others.Add(1)
+			}
+			return nil
+		})
+		fs := reusing{errorfs.Wrap(vfs.NewMem(), inject), inject}
+		db, err := docstore.Open("db", docstore.Options{CacheBytes: 1 << 20}.WithFS(fs).WithBuffer(256<<10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := container(t, db, docstore.ContainerSpec{})
+		synctest.Wait()
+		var told atomic.Int64
+		defer db.OnSync(func(time.Duration) { told.Add(1) })()
+		logs, rest := ofLogs.Load(), others.Load()
+		for i := range 200 {
+			if err := large(t, c, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := ofLogs.Load() - logs; told.Load() != n || n < 200 || others.Load()-rest < 5 {
+			t.Errorf("%d syncs are told, there were %d of logs and %d others", told.Load(), n, others.Load()-rest)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -153,7 +153,7 @@ func (t *tallies) flushRows(w engine.Batch) {
 
 // tallyAll counts the versions of containers that an older version of this package
 // wrote.
-func (db *DB) tallyAll() {
+func tallyAll(db *DB) {
 	for _, c := range db.Containers() {
 		// Without tallies a backlog is counted version by version. So if the disk fails or the store is closed, only
 		// this speed-up is missing.

@@ -113,7 +113,11 @@ func (ring keyring) checkSignature(r *wire.Request, signature string) (Principal
 					"Server used the following payload to sign: '%s'",
 				s.compose(r.Method, r.Target.Kind, links(r.Target)[0], date))
 	}
-	return who, s.checkDate(date, time.Now())
+	err := s.checkDate(date, time.Now())
+	if date == s.text { // it is a date
+		r.Signed = s.date
+	}
+	return who, err
 }
 
 // findSigner returns the principal of the key that made a signature.

@@ -13,10 +13,12 @@ import (
 
 // Answer is the answer to a request: headers, and a status with a body, sent once.
 type Answer struct {
-	Activity string  // id of the request, for logs and for the client
-	Charge   float64 // request units so far
-	Status   int     // 0 until the status was sent
-	Range    string  // id of the partition key range of the answer; may be empty
+	Activity  string  // id of the request, for logs and for the client
+	SubStatus int     // 0 if there is none
+	Charge    float64 // request units so far
+	Status    int     // 0 until the status was sent
+	Bytes     int64   // of the body, so far
+	Range     string  // id of the partition key range of the answer; may be empty
 
 	begun  time.Time
 	w      http.ResponseWriter
@@ -31,6 +33,9 @@ const usualHeaders = 14 // of an answer
 func NewAnswer(w http.ResponseWriter, activity string) Answer {
 	return Answer{w: w, Activity: activity, begun: time.Now()}
 }
+
+// Began returns when the request came.
+func (a *Answer) Began() time.Time { return a.begun }
 
 // Set sets a header. The name must be in lower case, unless HTTP defines the header.
 func (a *Answer) Set(name, value string) {
@@ -89,7 +94,8 @@ func (a *Answer) Send(status int, body []byte) error {
 		a.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	a.w.WriteHeader(status)
-	_, err := a.w.Write(body)
+	n, err := a.w.Write(body)
+	a.Bytes += int64(n)
 	if bare {
 		return nil
 	}
@@ -104,7 +110,9 @@ func (a *Answer) Stream(kind string, part []byte) (int, error) {
 		a.Set("Content-Type", kind)
 		a.w.WriteHeader(http.StatusOK)
 	}
-	return a.w.Write(part)
+	n, err := a.w.Write(part)
+	a.Bytes += int64(n)
+	return n, err
 }
 
 // Control returns the control of the connection, for an answer that may take longer than others.
@@ -163,6 +171,7 @@ var (
 
 // SetSubStatus sets the sub-status of an error. As in the service, there is no header if sub is 0.
 func (a *Answer) SetSubStatus(sub int) {
+	a.SubStatus = sub
 	if sub != 0 {
 		a.Set(AnswerSubStatus, strconv.Itoa(sub))
 	}

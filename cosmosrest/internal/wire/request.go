@@ -23,7 +23,8 @@ import (
 type Request struct {
 	Target Target
 	Method string
-	Late   bool // the body did not come in time, so its rest is still to come on the connection
+	Signed time.Time // the date that a key of the account has signed; zero if none has
+	Late   bool      // the body did not come in time, so its rest is still to come on the connection
 
 	http *http.Request
 	w    http.ResponseWriter // its connection has the deadline of the body

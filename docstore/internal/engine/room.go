@@ -43,6 +43,22 @@ func (e *Engine) Space() (free, size int64) {
 	return int64(min(usage.AvailBytes, math.MaxInt64)), int64(min(usage.TotalBytes, math.MaxInt64))
 }
 
+// Size returns the size of the store's files, in bytes, or 0 if they cannot be listed. The library is not asked,
+// because its figures are locked while it writes a manifest, which may take as long as the disk hangs or is full.
+func (e *Engine) Size() (bytes int64) {
+	names, err := e.guard.FS.List(e.guard.dir)
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		info, err := e.guard.FS.Stat(e.guard.PathJoin(e.guard.dir, name))
+		if err == nil && !info.IsDir() { // otherwise it was deleted meanwhile, or is no file of the store
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
 // isLackOfRoom reports whether an error of the disk means that the disk is full, and waiting for room makes sense. A
 // store being opened or closed does not wait: such a store ends after 10 seconds at most, and its files are then as
 // after a kill.
