@@ -1,12 +1,8 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"log/slog"
 	"os"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -14,11 +10,9 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/memory"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 	"github.com/millrace/changefeed/cosmosrest"
-	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/docstore"
 )
 
@@ -117,51 +111,15 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	}
 	defer o.boundMemory()()
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	var served servedStore
-	o.Opened = served.open
-	shown := ui.Options{
-		Name: cmp.Or(o.Dir, "in memory"), Find: served.find, Checks: map[string]func() error{"store": served.check},
-	}
-	return o.ui.during(cmd, o.report, shown, func(*ui.UI) error {
+	served := servedStore{dir: o.Dir}
+	return o.ui.during(cmd, o.report, served.shown(), func(on *ui.UI) error {
+		if err := served.measure(on, &o.Options); err != nil {
+			return err
+		}
 		return o.Serve(cmd.Context(), func(e web.Endpoints) error {
 			return o.report.Object(e, e.Write)
 		})
 	})
-}
-
-// servedStore is the store of a server, for its dashboard.
-type servedStore struct{ db atomic.Pointer[docstore.DB] }
-
-// open notes that the store is open, until closing is called.
-func (s *servedStore) open(db *docstore.DB) (closing func()) {
-	s.db.Store(db)
-	return func() { s.db.Store(nil) }
-}
-
-// errNotOpen is why a server does not serve yet, or no more.
-var errNotOpen = errors.New("the store is not open")
-
-// check returns why the server cannot serve.
-func (s *servedStore) check() error {
-	db := s.db.Load()
-	if db == nil {
-		return errNotOpen
-	}
-	h := db.Health()
-	return cmp.Or(h.Err, h.Full)
-}
-
-// find finds the units of the clients.
-func (s *servedStore) find(ctx context.Context) (all []dashboard.Unit, err error) {
-	db := s.db.Load()
-	if db == nil {
-		return nil, errNotOpen
-	}
-	found, err := unit.FindIn(ctx, db)
-	for _, u := range found {
-		all = append(all, dashboard.Unit{Name: u.Name, Container: u.Container, Source: u.Source, Leases: u.Leases})
-	}
-	return all, err
 }
 
 // refuseEmpty refuses flags given as empty, as by a variable that is not set: the server would be another one

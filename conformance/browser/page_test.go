@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -142,27 +143,29 @@ var hostile = []string{
 // Whatever documents, keys and errors contain is shown as text.
 func TestDocumentsAreText(t *testing.T) {
 	w := newWorld(t, 1)
-	for i, text := range hostile {
-		body, err := json.Marshal(map[string]any{"id": fmt.Sprint(i), "city": text, "bad": true, "text": text})
-		if err != nil {
+	// Each is among documents that are handled, so that the failures are no outage.
+	var all []string
+	add := func(document map[string]any) {
+		var body bytes.Buffer
+		encoder := json.NewEncoder(&body)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(document); err != nil {
 			t.Fatal(err)
 		}
-		w.write(string(body))
+		for range 40 {
+			all = append(all, fmt.Sprintf(`{"id":"good%d","city":"city %[1]d"}`, len(all)))
+		}
+		all = append(all, strings.TrimSpace(body.String()))
 	}
-	large, err := json.Marshal(map[string]any{
+	for i, text := range hostile {
+		add(map[string]any{"id": fmt.Sprint(i), "city": text, "bad": true, "text": text})
+	}
+	add(map[string]any{
 		"id": "large", "city": "Rome", "bad": true, "text": strings.Repeat("<b>large</b>", 50_000),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.write(string(large))
-	var good []string // so that the failures are no outage
-	for i := range 300 {
-		good = append(good, fmt.Sprintf(`{"id":"good%d","city":"city %d"}`, i, i))
-	}
-	w.write(good...)
+	w.write(all...)
 	w.command("create", w.url+"/shop/letters", "--pk", "/key")
-	a := w.instance("a", fails+` || { echo '<img src=x onerror="window.hacked=1">' >&2; exit 1; }`, "--max-attempts", "1",
+	a := w.instance("a", fails+` || { echo '<img src=x onerror="window.hacked=1">' >&2; exit 1; }`, "--max-attempts", "1", "--batch-size", "20",
 		"--dead-letters", w.url+"/shop/letters")
 	tab := page(t, a.dashboard(t), 1280, 900)
 	shows(t, tab, "#events", "change parked")

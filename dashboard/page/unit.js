@@ -92,7 +92,7 @@ export class Unit {
     this.found = key;
     const most = 20;
     const rows = findings.slice(0, most).map((f) => make('li', { class: f.grade },
-      make('span', { class: 'grade' }, `${f.grade}: `), isolated(f.lease ? `${f.lease}: ${f.text}` : f.text),
+      make('span', { class: 'grade' }, `${f.grade}: `), isolated(f.lease ? `${range(f.lease)}: ${f.text}` : f.text),
       f.next ? make('div', { class: 'quiet' }, isolated(f.next)) : null));
     if (findings.length > most) rows.push(make('li', {}, `and ${things(findings.length - most, 'more finding')}`));
     this.findings.replaceChildren(...rows);

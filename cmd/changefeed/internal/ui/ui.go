@@ -21,6 +21,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/dashboard"
+	"github.com/millrace/changefeed/metrics/servermetrics"
 )
 
 // KeyVariable is the environment variable with the key of the dashboard. Other users of the machine cannot see it,
@@ -112,6 +113,14 @@ func cause(err error) error {
 		return of.Err
 	}
 	return err
+}
+
+// Server returns the instruments of a server; nil if there is no dashboard.
+func (u *UI) Server() (*servermetrics.Metrics, error) {
+	if u == nil {
+		return nil, nil
+	}
+	return servermetrics.New(servermetrics.Options{MeterProvider: u.provider})
 }
 
 // URL is where people find the dashboard.

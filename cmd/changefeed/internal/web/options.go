@@ -52,7 +52,8 @@ type Options struct {
 
 	Log *slog.Logger
 
-	Opened func(db *docstore.DB) (closing func()) // is told of the open store; nil if nobody wants to know
+	Opened      func(db *docstore.DB) (closing func(), err error)   // is told of the open store; nil if nobody asks
+	RequestDone func(ctx context.Context, r cosmosrest.RequestDone) // see [cosmosrest.Options]
 }
 
 // DefaultListen is the emulator's address, which SDKs expect.
@@ -148,7 +149,7 @@ func (o *Options) serverOptions(ctx context.Context) (cosmosrest.Options, error)
 	}
 	s := cosmosrest.Options{
 		Lenient: o.Lenient, Hosts: o.Hosts, Consistency: o.Level, PreviousImages: images[o.Images],
-		Throughput: o.Throughput, Logger: o.Log, Ending: ctx,
+		Throughput: o.Throughput, Logger: o.Log, Ending: ctx, RequestDone: o.RequestDone,
 	}
 	s.Keys.Primary, s.Keys.Secondary = two(o.Keys)
 	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.ReadOnly)

@@ -52,7 +52,11 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
 	if o.Opened != nil {
-		defer o.Opened(db)()
+		closing, err := o.Opened(db)
+		if err != nil {
+			return err
+		}
+		defer closing()
 	}
 	// A killed store is intact, but the operator should know about the kill.
 	if found := db.Recovery(); found.Log != "" {
