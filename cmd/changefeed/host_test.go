@@ -26,12 +26,13 @@ type aHost struct {
 	output *bufio.Scanner // of its programs
 	said   *bufio.Scanner // its log and messages
 	ends   bool           // it has been asked to end
+	flags  []string
 }
 
 // startHost starts a host whose units have a source of three orders.
-func startHost(t *testing.T, units string) *aHost {
+func startHost(t *testing.T, units string, flags ...string) *aHost {
 	t.Helper()
-	h := &aHost{T: t, file: filepath.Join(t.TempDir(), "host.yaml"), source: importOrders(t)}
+	h := &aHost{T: t, flags: flags, file: filepath.Join(t.TempDir(), "host.yaml"), source: importOrders(t)}
 	h.write(units)
 	h.launch()
 	return h
@@ -40,7 +41,7 @@ func startHost(t *testing.T, units string) *aHost {
 // launch starts the process.
 func (h *aHost) launch() {
 	h.Helper()
-	h.cmd = exec.Command("changefeed", "host", h.file, "-v")
+	h.cmd = exec.Command("changefeed", append([]string{"host", h.file, "-v"}, h.flags...)...)
 	output, err := h.cmd.StdoutPipe()
 	if err != nil {
 		h.Fatal(err)

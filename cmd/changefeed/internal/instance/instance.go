@@ -180,7 +180,11 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err != nil {
 		return err
 	}
-	if i.Shown, err = i.UI.Unit(i.Name, monitored.Address.Name()); err != nil {
+	name := i.Name
+	if i.Function != nil { // several of an app may have no name, or the same one on other leases
+		name = i.Function.Name
+	}
+	if i.Shown, err = i.UI.Unit(name, monitored.Address.Name()); err != nil {
 		return err
 	}
 	// before a handler sets defaults

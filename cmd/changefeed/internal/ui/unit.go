@@ -92,11 +92,16 @@ const (
 	scraped  = 2 * time.Minute
 )
 
-// measureLag measures the lag of a unit while somebody asks for metrics, until ctx ends.
+// errNotAsked is why the lag of a unit is unknown while nobody asks for metrics, and when the unit has ended.
+var errNotAsked = errors.New("nobody asks for metrics")
+
+// measureLag measures the lag of a unit while somebody asks for metrics, until ctx ends. Otherwise the lag is unknown: an
+// old one would look like that of now.
 func (u *Unit) measureLag(ctx context.Context, source feed.Source, leases feed.LeaseStore) {
 	var estimator changefeed.Estimator
 	ticks := time.NewTicker(lagEvery)
 	defer ticks.Stop()
+	defer u.metrics.RecordLag(changefeed.Estimation{}, errNotAsked)
 	for {
 		if u.ui.scrapes.since() < scraped {
 			lag, err := estimator.Measure(ctx, source, leases)
@@ -104,6 +109,8 @@ func (u *Unit) measureLag(ctx context.Context, source feed.Source, leases feed.L
 				return
 			}
 			u.metrics.RecordLag(lag, err)
+		} else {
+			u.metrics.RecordLag(changefeed.Estimation{}, errNotAsked)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,201 @@
+package ui
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/dashboard"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/outbox"
+)
+
+func options(address string) Options {
+	return Options{Address: address, Name: "a", Version: "shop v1", Log: slog.New(slog.DiscardHandler)}
+}
+
+// Without an address nothing is served, and all that shows a unit does nothing.
+func TestNoAddressIsNoDashboard(t *testing.T) {
+	u, err := Open(t.Context(), options(""))
+	if u != nil || err != nil {
+		t.Fatalf("%v, %v", u, err)
+	}
+	unit, err := u.Unit("mailer", "orders")
+	if unit != nil || err != nil {
+		t.Fatalf("%v, %v", unit, err)
+	}
+	if hooks := unit.Hooks(); hooks.Ready != nil || hooks.Error != nil {
+		t.Error("a unit without a dashboard has hooks")
+	}
+	hide, err := unit.Show(t.Context(), nil, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hide()
+	hideRelay, err := unit.ShowRelay(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hideRelay()
+	if hooks := unit.Relay(outbox.RelayHooks{}); hooks.Expiring != nil {
+		t.Error("a relay without a dashboard has hooks")
+	}
+	if m, err := u.Server(); m != nil || err != nil {
+		t.Errorf("%v, %v", m, err)
+	}
+	if err := u.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A dashboard is served, with the key of the environment, until it is closed. Nobody else can have its address.
+func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
+	t.Setenv(KeyVariable, "secret")
+	u, err := Open(t.Context(), options("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path, key string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.URL()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	for _, path := range []string{"", "status", "metrics"} {
+		if got := get(path, "secret"); got != http.StatusOK {
+			t.Errorf("/%s with the key: %d", path, got)
+		}
+		if got := get(path, "other"); got != http.StatusUnauthorized {
+			t.Errorf("/%s with another key: %d", path, got)
+		}
+	}
+	address := strings.TrimSuffix(strings.TrimPrefix(u.URL(), "http://"), "/")
+	if _, err := Open(t.Context(), options(address)); err == nil || !strings.Contains(err.Error(), "want a free address") {
+		t.Errorf("a second dashboard at the address: %v", err)
+	}
+	events, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.URL()+"events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events.Header.Set("Authorization", "Bearer secret")
+	viewer, err := http.DefaultClient.Do(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer viewer.Body.Close()
+	if err := u.Close(t.Context()); err != nil { // though somebody looks
+		t.Error(err)
+	}
+	if got := get("", "secret"); got != 0 {
+		t.Errorf("after the end: %d", got)
+	}
+}
+
+// lists is a lease store that counts how often it is listed.
+type lists struct {
+	feed.LeaseStore
+	n *atomic.Int64
+}
+
+func (l lists) List(ctx context.Context) ([]feed.Record, time.Time, error) {
+	l.n.Add(1)
+	return l.LeaseStore.List(ctx)
+}
+
+// The lag costs requests, so it is measured only while somebody asks for metrics.
+func TestTheLagIsMeasuredWhileSomebodyAsksForMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := docstore.Open("", docstore.Options{InMemory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases, err := docstore.NewLeases(t.Context(), records, "mailer", orders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := metric.NewManualReader()
+		u := &UI{
+			dashboard: dashboard.New(dashboard.Options{}), provider: metric.NewMeterProvider(metric.WithReader(reader)),
+			scrapes: &scrapes{next: http.NotFoundHandler()},
+		}
+		unit, err := u.Unit("mailer", "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := changefeed.New(orders, leases, feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil }),
+			changefeed.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n atomic.Int64
+		hide, err := unit.Show(t.Context(), orders, lists{leases, &n}, nil, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hasLag := func() bool {
+			var all metricdata.ResourceMetrics
+			if err := reader.Collect(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			for _, scope := range all.ScopeMetrics {
+				for _, m := range scope.Metrics {
+					if m.Name == "changefeed.lag.unknown" || m.Name == "changefeed.lag" {
+						return true
+					}
+				}
+			}
+			return false
+		}
+		time.Sleep(time.Hour + lagEvery/2) // between two ticks
+		if n.Load() != 0 || hasLag() {
+			t.Errorf("nobody has asked, and the lag was measured %d times", n.Load())
+		}
+		u.scrapes.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		time.Sleep(scraped + lagEvery/4)
+		const often = int64(scraped / lagEvery)
+		if got := n.Load(); got != often {
+			t.Errorf("after a question the lag was measured %d times, want %d", got, often)
+		}
+		time.Sleep(time.Hour)
+		if got := n.Load(); got != often || hasLag() {
+			t.Errorf("an hour after the last question it was measured %d times, want %d, and is shown: %t", got, often,
+				hasLag())
+		}
+		u.scrapes.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		time.Sleep(lagEvery)
+		if !hasLag() {
+			t.Error("the lag is missing while somebody asks")
+		}
+		hide()
+		if hasLag() {
+			t.Error("the lag is shown after the end of its unit")
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package unit
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+)
+
+// The units of a store are found by their documents, each once and on its container, whatever else the containers have.
+// A container with many documents is not searched.
+func TestUnitsAreFoundInAStore(t *testing.T) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	create := func(spec docstore.ContainerSpec) *docstore.Container {
+		c, err := db.CreateContainer(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	orders := create(docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}})
+	users := create(docstore.ContainerSpec{ID: "users", Paths: []string{"/id"}})
+	leases, other := create(docstore.LeaseSpec("leases")), create(docstore.LeaseSpec("other"))
+	for _, u := range []struct {
+		in   *docstore.Container
+		name string
+		of   *docstore.Container
+	}{{leases, "mailer", orders}, {leases, "audit", orders}, {other, "mailer", users}} {
+		store, err := docstore.NewLeases(t.Context(), u.in, u.name, u.of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []feed.Range{{Min: "", Max: "20"}, {Min: "20", Max: "FF"}} {
+			lease := feed.Record{Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r}
+			if _, err := store.Create(t.Context(), lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	upsert := func(c *docstore.Container, id string) {
+		write := feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q}`, id)}
+		if _, err := c.Commit(t.Context(), feed.Key(id), []feed.Write{write}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	upsert(users, "ada")
+	upsert(leases, "note") // no record of a unit
+	find := func() (names string) {
+		found, err := FindIn(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range found {
+			records, _, err := u.Leases.List(t.Context())
+			if err != nil || len(records) != 2 || u.Source == nil {
+				t.Errorf("%s on %s: %d records, %v", u.Name, u.Container, len(records), err)
+			}
+			names += u.Name + " on " + u.Container + ", "
+		}
+		return names
+	}
+	if got := find(); got != "audit on orders, mailer on orders, mailer on users, " &&
+		got != "mailer on orders, audit on orders, mailer on users, " {
+		t.Errorf("found %s", got)
+	}
+	for n := range mostRecords {
+		upsert(leases, fmt.Sprint(n))
+	}
+	if got := find(); got != "mailer on users, " {
+		t.Errorf("in a container with many documents: found %s", got)
+	}
+}
