@@ -18,8 +18,8 @@ type Sum struct {
 	Pending int64 // changes that are not handled
 	Known   bool  // Pending includes all leases and all keys
 	Exact   bool  // Pending is a count
-	// Pending is an upper bound, because leases share a partition or overlap. If Pending is neither exact nor shared, it
-	// is a distance of LSNs.
+	// Pending is an upper bound, because leases share a partition or overlap. If Pending is neither exact nor shared,
+	// Pending is a distance of LSNs.
 	Shared bool
 
 	Oldest time.Duration // how long the oldest of these changes has waited at least
@@ -87,8 +87,8 @@ func (s Sum) mark() string {
 	return "~"
 }
 
-// Sentence says in one sentence how the unit is: how many leases and instances it has, how far it is behind, how fast it
-// is, and before which time everything is handled, as far as that is known.
+// Sentence says in one sentence how the unit is: how many leases and instances it has, how far it is behind, how fast
+// it is, and before which time everything is handled, as far as that is known.
 func (l *Listing) Sentence() string {
 	sum, total := l.Sum(), l.Estimate.Total
 	text := fmt.Sprintf("%s, %s, %s", sentence.Count(sum.Leases, "lease"), sentence.Count(sum.Instances, "instance"),

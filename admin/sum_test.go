@@ -22,6 +22,14 @@ func behind(now time.Time, pending int64, seconds int, edit func(*changefeed.Lag
 	return Lease{Lag: &lag}
 }
 
+// listingWith is a listing with some leases, some holes and one instance that runs.
+func listingWith(now time.Time, leases []Lease, holes int, total changefeed.Lag) *Listing {
+	return &Listing{
+		At: now, Leases: leases, Holes: make([]Hole, holes), Estimate: changefeed.Estimation{At: now, Total: total},
+		Instances: []Instance{{Presence: Running}, {Presence: Gone}, {Presence: Ended}},
+	}
+}
+
 func TestASentenceSaysHowAUnitIs(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	distance := func(l *changefeed.Lag) { l.Exact = false }
@@ -111,7 +119,8 @@ func TestASentenceSaysHowAUnitIs(t *testing.T) {
 			[]Lease{behind(now, 40, 3, nil)},
 			0,
 			changefeed.Lag{
-				Pending: 40, Pace: &changefeed.Pace{PerSecond: 12.3456, CatchUp: 2 * time.Second}, Watermark: now.Add(-5 * time.Second),
+				Pending: 40, Pace: &changefeed.Pace{PerSecond: 12.3456, CatchUp: 2 * time.Second},
+				Watermark: now.Add(-5 * time.Second),
 			},
 			"1 lease, 1 instance, 40 changes behind, the oldest for 3s, 12.3 handled a second, caught up in 2s; " +
 				"all before 11:59:55 is handled",
@@ -131,11 +140,7 @@ func TestASentenceSaysHowAUnitIs(t *testing.T) {
 			"1 lease, 1 instance, 40 changes behind, the oldest for 3s, 20 handled a second",
 		},
 	} {
-		l := &Listing{
-			At: now, Leases: tt.leases, Holes: make([]Hole, tt.holes),
-			Instances: []Instance{{Presence: Running}, {Presence: Gone}, {Presence: Ended}},
-			Estimate:  changefeed.Estimation{At: now, Total: tt.total},
-		}
+		l := listingWith(now, tt.leases, tt.holes, tt.total)
 		for range 2 { // in both orders
 			if got := l.Sentence(); got != tt.want {
 				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)

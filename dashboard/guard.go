@@ -38,7 +38,7 @@ func (d *Dashboard) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, "the request comes from a page of another site")
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, "the method is "+r.Method+": want GET, because the dashboard only reads")
+			refuse(w, http.StatusMethodNotAllowed, "the method is "+r.Method+": want GET: the dashboard only reads")
 		case !d.hasKey(r):
 			w.Header().Set("WWW-Authenticate", `Basic realm="changefeed", charset="UTF-8"`)
 			refuse(w, http.StatusUnauthorized, "want the key of the dashboard, as a bearer token or as a password")
@@ -48,8 +48,9 @@ func (d *Dashboard) guard(next http.Handler) http.Handler {
 	})
 }
 
-// isHost reports whether a request names the dashboard as people do who mean it. A page of another host can make its own
-// name mean the address of the dashboard (DNS rebinding), but a browser sends that name. It does not have the key either.
+// isHost reports whether a request names the dashboard as people do who mean it. A page of another host can make its
+// own name mean the address of the dashboard (DNS rebinding), but a browser sends that name. Such a page does not have
+// the key either.
 func isHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -70,7 +71,8 @@ func isForeign(r *http.Request) bool {
 		origin := r.Header.Get("Origin")
 		return origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host
 	}
-	return r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+	return r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" ||
+		r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // hasKey reports whether a request has the key, or needs none: what asks for the health of a process has no secret.

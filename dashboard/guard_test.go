@@ -1,11 +1,21 @@
 package dashboard
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 )
+
+type headers = map[string]string
+
+// bearer and basic are the two ways in which a request has a key.
+func bearer(key string) headers { return headers{"Authorization": "Bearer " + key} }
+
+func basic(user, password string) headers {
+	return headers{"Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))}
+}
 
 // safe are headers of each answer, and what they contain.
 var safe = map[string]string{
@@ -16,7 +26,6 @@ var safe = map[string]string{
 
 // Who may look: people on the same machine, or whoever has the key. No page of another site may, and nobody may write.
 func TestOnlyThoseGetAnAnswerWhoMayLook(t *testing.T) {
-	type headers = map[string]string
 	for _, tt := range []struct {
 		name, key, method, host, path string
 		headers                       headers
@@ -33,7 +42,7 @@ func TestOnlyThoseGetAnAnswerWhoMayLook(t *testing.T) {
 		{"no host", "", "GET", "", "/status", nil, 421},
 
 		{"a script of the page", "", "GET", "localhost", "/status", headers{"Sec-Fetch-Site": "same-origin"}, 200},
-		{"an address that somebody has typed", "", "GET", "localhost", "/status", headers{"Sec-Fetch-Site": "none"}, 200},
+		{"an address that was typed", "", "GET", "localhost", "/status", headers{"Sec-Fetch-Site": "none"}, 200},
 		{"a script of another site", "", "GET", "localhost", "/status", headers{"Sec-Fetch-Site": "cross-site"}, 403},
 		{"a script of another port", "", "GET", "localhost", "/status", headers{"Sec-Fetch-Site": "same-site"}, 403},
 		{
@@ -81,12 +90,12 @@ func TestOnlyThoseGetAnAnswerWhoMayLook(t *testing.T) {
 		{"the page without the key", "secret", "GET", "localhost", "/", nil, 401},
 		{"events without the key", "secret", "GET", "localhost", "/events", nil, 401},
 		{"letters without the key", "secret", "GET", "localhost", "/letters?unit=mailer", nil, 401},
-		{"an empty key", "secret", "GET", "localhost", "/status", headers{"Authorization": "Bearer "}, 401},
-		{"another key", "secret", "GET", "localhost", "/status", headers{"Authorization": "Bearer secrets"}, 401},
-		{"the key as a token", "secret", "GET", "localhost", "/status", headers{"Authorization": "Bearer secret"}, 200},
-		{"the key as a password", "secret", "GET", "localhost", "/", headers{"Authorization": "Basic YWRhOnNlY3JldA=="}, 200},
-		{"the key as a name", "secret", "GET", "localhost", "/", headers{"Authorization": "Basic c2VjcmV0OmFkYQ=="}, 401},
-		{"any name with the key", "secret", "GET", "ops.example", "/status", headers{"Authorization": "bearer secret"}, 200},
+		{"an empty key", "secret", "GET", "localhost", "/status", bearer(""), 401},
+		{"another key", "secret", "GET", "localhost", "/status", bearer("secrets"), 401},
+		{"the key as a token", "secret", "GET", "localhost", "/status", bearer("secret"), 200},
+		{"the key as a password", "secret", "GET", "localhost", "/", basic("ada", "secret"), 200},
+		{"the key as a name", "secret", "GET", "localhost", "/", basic("secret", "ada"), 401},
+		{"any name with the key", "secret", "GET", "ops.example", "/status", bearer("secret"), 200},
 		{
 			"the password that a browser knows, for another site", "secret", "GET", "localhost", "/status",
 			headers{"Authorization": "Bearer secret", "Sec-Fetch-Site": "cross-site"},
@@ -124,7 +133,8 @@ func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
 	d := New(Options{})
 	for path, kind := range map[string]string{
 		"/": "text/html; charset=utf-8", "/app.js": "text/javascript; charset=utf-8",
-		"/unit.js": "text/javascript; charset=utf-8", "/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml",
+		"/unit.js": "text/javascript; charset=utf-8", "/style.css": "text/css; charset=utf-8",
+		"/icon.svg": "image/svg+xml",
 	} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Host = "localhost"
@@ -134,7 +144,9 @@ func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
 		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != kind {
 			t.Errorf("%s: %d %s, want %s", path, w.Code, w.Header().Get("Content-Type"), kind)
 		}
-		for _, foreign := range []string{"http://", "https://", "//cdn", "<style", "style=\"", "onclick", "innerHTML", "eval("} {
+		for _, foreign := range []string{
+			"http://", "https://", "//cdn", "<style", "style=\"", "onclick", "innerHTML", "eval(",
+		} {
 			if strings.Contains(text, foreign) {
 				t.Errorf("%s contains %s", path, foreign)
 			}

@@ -58,7 +58,8 @@ func TestHealthAndReadinessOfUnits(t *testing.T) {
 		}
 		first, second := New(Options{}), New(Options{})
 		first.Show(w.unit(w.start("a", handler, changefeed.Options{HandlerTimeout: time.Hour, Variant: "mail v1"})))
-		if code, h := ask[Health](t, first, "/readyz"); code != http.StatusServiceUnavailable || h.Units[0].Waiting == nil {
+		if code, h := ask[Health](t, first, "/readyz"); code != http.StatusServiceUnavailable ||
+			h.Units[0].Waiting == nil {
 			t.Errorf("before the first round: %d %+v", code, h)
 		}
 		time.Sleep(time.Minute)

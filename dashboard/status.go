@@ -60,7 +60,7 @@ type Lag struct {
 	Shared    bool       `json:"pending_shared"`
 	Oldest    *float64   `json:"oldest_seconds"` // how long the oldest of them has waited
 	PerSecond *float64   `json:"per_second"`     // changes handled a second, since the listing before
-	Left      *float64   `json:"seconds_left"`   // until nothing is behind; null if unknown, or if the lag does not fall
+	Left      *float64   `json:"seconds_left"`   // until nothing is behind; null if unknown, or if that is never
 	Watermark *time.Time `json:"watermark"`      // all before is handled
 }
 

@@ -36,7 +36,8 @@ func TestTheStateIsWhatTheListingSays(t *testing.T) {
 			t.Fatalf("%d, %+v", code, s)
 		}
 		u := s.Units[0]
-		if u.Name != "mailer" || u.Container != "orders" || u.Sentence != listing.Sentence() || u.Error != nil || !u.IsHere {
+		if u.Name != "mailer" || u.Container != "orders" || u.Sentence != listing.Sentence() || u.Error != nil ||
+			!u.IsHere {
 			t.Errorf("unit %s on %s: %q, want %q", u.Name, u.Container, u.Sentence, listing.Sentence())
 		}
 		if u.Pending == nil || *u.Pending != 1 || !u.Exact || u.Oldest == nil || *u.Oldest < 9 || u.Watermark == nil {
@@ -65,7 +66,8 @@ func TestTheStateIsWhatTheListingSays(t *testing.T) {
 			t.Errorf("%d leases fail, findings %+v", failing, u.Finds)
 		}
 		for _, i := range u.Instances {
-			if i.IsHere != (i.Name == "a") || i.Presence != "running" || i.Leases != 2 || i.Weight != 1 || i.Program == "" {
+			if i.IsHere != (i.Name == "a") || i.Presence != "running" || i.Leases != 2 || i.Weight != 1 ||
+				i.Program == "" {
 				t.Errorf("instance %+v", i)
 			}
 		}
@@ -213,7 +215,8 @@ func TestALeaseIsExplained(t *testing.T) {
 			len(e.History) != 1 {
 			t.Fatalf("%d %+v", code, e)
 		}
-		if a := e.History[0]; a.Action != "pause" || a.By != "ada" || a.Reason != "INC-1" || a.Done != 1 || a.Count != 1 {
+		if a := e.History[0]; a.Action != "pause" || a.By != "ada" || a.Reason != "INC-1" || a.Done != 1 ||
+			a.Count != 1 {
 			t.Errorf("history %+v", a)
 		}
 		for path, want := range map[string]int{
@@ -292,7 +295,9 @@ func TestLettersAreListed(t *testing.T) {
 			200, true,
 			func(all []Letter) bool { return len(all) == mostLetters },
 		},
-		{"a box that is away", box{err: errBroken}, http.StatusBadGateway, false, func(all []Letter) bool { return all == nil }},
+		{"a box that is away", box{err: errBroken}, http.StatusBadGateway, false, func(all []Letter) bool {
+			return all == nil
+		}},
 	} {
 		d := New(Options{})
 		d.Show(Unit{Name: "mailer", Letters: tt.box})

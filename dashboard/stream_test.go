@@ -180,7 +180,9 @@ func TestOnlyTheLastEventsAreKept(t *testing.T) {
 	for range mostEvents + 50 {
 		hooks.Ready(t.Context())
 	}
-	for after, want := range map[int64]int{0: mostEvents, 50: mostEvents, 51: mostEvents - 1, mostEvents + 49: 1, mostEvents + 50: 0, 999: 0} {
+	for after, want := range map[int64]int{
+		0: mostEvents, 50: mostEvents, 51: mostEvents - 1, mostEvents + 49: 1, mostEvents + 50: 0, 999: 0,
+	} {
 		got := d.events.after(after)
 		if len(got) != want || want > 0 && got[len(got)-1].ID != mostEvents+50 {
 			t.Errorf("after %d there are %d events, want %d", after, len(got), want)

@@ -93,7 +93,8 @@ func (w *world) start(name string, h feed.Handler, o changefeed.Options) *change
 func (w *world) write(city, body string) {
 	w.t.Helper()
 	key := feed.PartitionKey(`["` + city + `"]`)
-	if _, err := w.orders.Commit(w.t.Context(), key, []feed.Write{{Op: feed.WriteUpsert, Body: []byte(body)}}); err != nil {
+	write := feed.Write{Op: feed.WriteUpsert, Body: []byte(body)}
+	if _, err := w.orders.Commit(w.t.Context(), key, []feed.Write{write}); err != nil {
 		w.t.Fatal(err)
 	}
 }

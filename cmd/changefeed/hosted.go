@@ -54,8 +54,7 @@ func newUnitFlags(handler string) unitFlags {
 
 // Flags that a file does not have: of the process, or of the handler itself.
 var noKeys = []string{
-	"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag,
-	"check", uiFlag,
+	"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag, "check", uiFlag,
 }
 
 // Flags of run that fit one of its handlers.
@@ -211,8 +210,7 @@ func (h *hosting) prepareUnit(u hostfile.Unit) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM} // SIGHUP reads the file again
-	p.settle(surroundings{h.stores, signals, h.exit})
+	p.settle(surroundings{h.stores, []os.Signal{os.Interrupt, syscall.SIGTERM}, h.exit}) // SIGHUP reads the file again
 	p.show(h.ui)
 	return p, nil
 }

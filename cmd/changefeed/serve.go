@@ -111,10 +111,15 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	}
 	defer o.boundMemory()()
 	o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	served := servedStore{dir: o.Dir}
-	return o.ui.during(cmd, o.report, served.shown(), func(on *ui.UI) error {
-		if err := served.measure(on, &o.Options); err != nil {
+	store := ui.StoreOf(o.Dir)
+	return o.ui.during(cmd, o.report, store.Options(), func(on *ui.UI) error {
+		m, err := on.Server()
+		if err != nil {
 			return err
+		}
+		if m != nil {
+			o.RequestDone = m.RequestDone
+			o.Opened = func(db *docstore.DB) (closing func(), err error) { return store.Show(db, m) }
 		}
 		return o.Serve(cmd.Context(), func(e web.Endpoints) error {
 			return o.report.Object(e, e.Write)

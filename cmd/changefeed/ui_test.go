@@ -20,13 +20,14 @@ import (
 	"github.com/millrace/changefeed/dashboard"
 )
 
-// A dashboard at an address that others can reach needs a key, and a wrong address is a mistake of usage, before anything
-// is opened.
+// A dashboard at an address that others can reach needs a key, and a wrong address is a mistake of usage, before
+// anything is opened.
 func TestTheAddressOfADashboardIsChecked(t *testing.T) {
 	t.Setenv(ui.KeyVariable, "")
 	none := "docstore:" + filepath.Join(t.TempDir(), "none") + "#orders"
 	file := filepath.Join(t.TempDir(), "host.yaml")
-	if err := os.WriteFile(file, []byte("units:\n- {name: a, source: \""+none+"\", program: [cat]}\n"), 0o600); err != nil {
+	text := fmt.Sprintf("units:\n- {name: a, source: %q, program: [cat]}\n", none)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
@@ -55,7 +56,8 @@ func TestTheAddressOfADashboardIsChecked(t *testing.T) {
 func asked[T any](t *testing.T, url string, is func(code int, answer T) bool) {
 	t.Helper()
 	var last string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // of another process
+	// time.Sleep is the pause between two questions to another process
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		response, err := http.Get(url)
 		if err != nil {
 			last = err.Error()
@@ -106,7 +108,9 @@ func TestAHostShowsAllItsUnits(t *testing.T) {
 	h.write(units + "  - {name: r, relay: \"embedded:" + t.TempDir() + "\"}\n")
 	h.signal(syscall.SIGHUP)
 	asked(t, url+"status", names("Seen on shop/orders", "p on orders", "r on orders"))
-	asked(t, url+"readyz", func(code int, a dashboard.Health) bool { return code == http.StatusOK && len(a.Units) == 3 })
+	asked(t, url+"readyz", func(code int, a dashboard.Health) bool {
+		return code == http.StatusOK && len(a.Units) == 3
+	})
 	asked(t, url+"healthz", func(code int, a dashboard.Health) bool { return code == http.StatusOK && a.OK })
 	response, err := http.Get(url + "metrics")
 	if err != nil {

@@ -1,4 +1,4 @@
-package browser
+package main
 
 import (
 	"bytes"
@@ -19,13 +19,13 @@ import (
 // picture keeps a picture of a page for people, if CHANGEFEED_PICTURES names a directory.
 func picture(name string) chromedp.Action {
 	var image []byte
-	const lossless = 100
-	return chromedp.Tasks{chromedp.FullScreenshot(&image, lossless), chromedp.ActionFunc(func(context.Context) error {
+	const quality = 60
+	return chromedp.Tasks{chromedp.FullScreenshot(&image, quality), chromedp.ActionFunc(func(context.Context) error {
 		dir := os.Getenv("CHANGEFEED_PICTURES")
 		if dir == "" {
 			return nil
 		}
-		return os.WriteFile(filepath.Join(dir, name+".png"), image, 0o644)
+		return os.WriteFile(filepath.Join(dir, name+".jpg"), image, 0o644)
 	})}
 }
 
@@ -181,7 +181,9 @@ func TestDocumentsAreText(t *testing.T) {
 	})
 	open := `document.querySelectorAll('.unit details').forEach((d) => { d.open = true; })`
 	do(t, tab, chromedp.Evaluate(open, nil))
-	for _, want := range []string{`<img src=x onerror=\"window.hacked=1\">`, `\u202e`, "😀 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 é", "<h1>gone</h1>", "…"} {
+	for _, want := range []string{
+		`<img src=x onerror=\"window.hacked=1\">`, `\u202e`, "😀 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 é", "<h1>gone</h1>", "…",
+	} {
 		shows(t, tab, "pre", want)
 	}
 	if got := evaluate[string](t, tab, "typeof window.hacked"); got != "undefined" {

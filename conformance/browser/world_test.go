@@ -1,4 +1,5 @@
-package browser
+// Tests of the dashboard of the command in Chromium.
+package main
 
 import (
 	"bytes"
@@ -71,7 +72,8 @@ type world struct {
 func newWorld(t *testing.T, ranges int) *world {
 	t.Helper()
 	server := start(t, "serve", "--http", "--listen", "127.0.0.1:0", "--ui", "127.0.0.1:0", "-o", "json")
-	w := &world{t: t, server: server, url: strings.TrimSuffix(server.member(t, "endpoint"), "/"), ui: server.dashboard(t)}
+	w := &world{t: t, server: server, ui: server.dashboard(t)}
+	w.url = strings.TrimSuffix(server.member(t, "endpoint"), "/")
 	w.command("create", w.url+"/shop/orders", "--pk", "/city", "--ranges", fmt.Sprint(ranges))
 	return w
 }

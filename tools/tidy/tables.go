@@ -269,12 +269,16 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/functions": {
 		".", "docstore", "feed", "cmd/changefeed/internal/instance", "cmd/changefeed/internal/items",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal",
-		"cmd/changefeed/internal/usage", "trigger", thirdParty,
+		"cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage", "trigger", thirdParty,
+	},
+	"cmd/changefeed/internal/ui": {
+		".", "docstore", "feed", "cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage", "dashboard",
+		"metrics", "metrics/servermetrics", "outbox", thirdParty,
 	},
 	"cmd/changefeed/internal/instance": {
 		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg", "internal/notes",
 		"internal/cosmosdb/leasedoc", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
-		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/unit",
+		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/ui", "cmd/changefeed/internal/unit",
 		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unload": {
@@ -347,6 +351,7 @@ var knownFiles = []*regexp.Regexp{
 	// pinned separately from the library's own requirements
 	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser)/|examples/exactlyonce/)?go\.(mod|sum)$`),
 	regexp.MustCompile(`^dashboard/page/[a-z]+\.(html|css|js|svg)$`),
+	regexp.MustCompile(`^conformance/browser/package(-lock)?\.json$`), // the rules of accessibility
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
@@ -359,6 +364,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^docs/json\.schema\.json$`),
+	regexp.MustCompile(`^docs/pictures/[a-z-]+\.jpg$`), // the dashboard
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
 	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                    // programs of run --long-lived
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service

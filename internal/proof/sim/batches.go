@@ -93,8 +93,9 @@ func (t *tenure) takePage(p *page, n int, b *feed.Batch) {
 	t.hand, t.n, t.line = p, n, append(t.line, p.changes...)
 }
 
-// wrongEnd says what is wrong with the end of a batch, with which the rest of a page begins. A page is one batch, unless
-// some of its changes have failed more often, one of its size took too long, or a transaction went beyond the most.
+// wrongEnd says what is wrong with the end of a batch, with which the rest of a page begins. A page is one batch,
+// unless some of its changes have failed more often, one of its size took too long, or a transaction went beyond the
+// most.
 func (g *ledger) wrongEnd(by *instance, t *tenure, rest []version, b *feed.Batch) string {
 	n := len(b.Changes)
 	if n == len(rest) {

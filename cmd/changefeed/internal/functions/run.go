@@ -200,7 +200,8 @@ func (s Settings) newInstance(app *function.App, f *function.Function) (*instanc
 	}
 	return instance.New(instance.Settings{
 		Name: t.LeasePrefix, Create: t.CreateLeases || s.Create, Letters: s.Letters, Once: s.Once, Account: s.Account,
-		Options: o, Log: s.Log.With("function", f.Name), Say: say, Exit: s.Exit, Stores: s.Stores, Signals: s.Signals, UI: s.UI,
+		Options: o, Log: s.Log.With("function", f.Name), Say: say, Exit: s.Exit, Stores: s.Stores, Signals: s.Signals,
+		UI: s.UI,
 		Function: &instance.Function{
 			Name: f.Name, Throughput: t.LeaseThroughput,
 			Source: source.Address("the monitored container", t.Database, t.Container),

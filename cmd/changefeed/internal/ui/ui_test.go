@@ -88,7 +88,8 @@ func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
 		}
 	}
 	address := strings.TrimSuffix(strings.TrimPrefix(u.URL(), "http://"), "/")
-	if _, err := Open(t.Context(), options(address)); err == nil || !strings.Contains(err.Error(), "want a free address") {
+	_, err = Open(t.Context(), options(address))
+	if err == nil || !strings.Contains(err.Error(), "want a free address") {
 		t.Errorf("a second dashboard at the address: %v", err)
 	}
 	events, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u.URL()+"events", nil)
@@ -149,8 +150,8 @@ func TestTheLagIsMeasuredWhileSomebodyAsksForMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := changefeed.New(orders, leases, feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil }),
-			changefeed.Options{})
+		handler := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
+		p, err := changefeed.New(orders, leases, handler, changefeed.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,8 +95,8 @@ const (
 // errNotAsked is why the lag of a unit is unknown while nobody asks for metrics, and when the unit has ended.
 var errNotAsked = errors.New("nobody asks for metrics")
 
-// measureLag measures the lag of a unit while somebody asks for metrics, until ctx ends. Otherwise the lag is unknown: an
-// old one would look like that of now.
+// measureLag measures the lag of a unit while somebody asks for metrics, until ctx ends. Otherwise the lag is unknown:
+// an old one would look like that of now.
 func (u *Unit) measureLag(ctx context.Context, source feed.Source, leases feed.LeaseStore) {
 	var estimator changefeed.Estimator
 	ticks := time.NewTicker(lagEvery)

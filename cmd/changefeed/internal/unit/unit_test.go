@@ -320,7 +320,8 @@ func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 		o.lease(t, "-FF", nil)
 		time.Sleep(2 * time.Second) // times of the store are in seconds
 		units := o.survey(t)
-		if got := units[0].Listing().Sum(); got.Leases != 1 || got.Instances != 1 || got.Pending != 4 || !got.Known || !got.Exact {
+		got := units[0].Listing().Sum()
+		if got.Leases != 1 || got.Instances != 1 || got.Pending != 4 || !got.Known || !got.Exact {
 			t.Errorf("got %+v, want one instance with one lease and a lag of 4", got)
 		}
 	})

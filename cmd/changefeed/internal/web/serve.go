@@ -51,17 +51,11 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		return err
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
-	if o.Opened != nil {
-		closing, err := o.Opened(db)
-		if err != nil {
-			return err
-		}
-		defer closing()
+	closing, err := o.tellOpened(db)
+	if err != nil {
+		return err
 	}
-	// A killed store is intact, but the operator should know about the kill.
-	if found := db.Recovery(); found.Log != "" {
-		o.Log.Info(found.String())
-	}
+	defer closing()
 	if err := o.setRetention(ctx, db); err != nil {
 		return err
 	}
@@ -85,6 +79,18 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		}
 		return ready(e)
 	})
+}
+
+// tellOpened tells whoever wants to know that the store is open, until closing is called.
+func (o *Options) tellOpened(db *docstore.DB) (closing func(), err error) {
+	// A killed store is intact, but the operator should know about the kill.
+	if found := db.Recovery(); found.Log != "" {
+		o.Log.Info(found.String())
+	}
+	if o.Opened == nil {
+		return func() {}, nil
+	}
+	return o.Opened(db)
 }
 
 // flagNames puts the names of flags into the errors of the server's options.

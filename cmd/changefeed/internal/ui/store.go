@@ -1,0 +1,68 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/dashboard"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/metrics/servermetrics"
+)
+
+// Store is what the dashboard of a server shows: the state of its store, and the units of its clients.
+type Store struct {
+	dir string // empty if the store is in memory
+	db  atomic.Pointer[docstore.DB]
+}
+
+// StoreOf returns the store in a directory, which is not open yet; an empty name is a store in memory.
+func StoreOf(dir string) *Store { return &Store{dir: dir} }
+
+// Options are those of the store's dashboard.
+func (s *Store) Options() Options {
+	return Options{
+		Name: cmp.Or(s.dir, "store in memory"), Find: s.find, Checks: map[string]func() error{"store": s.check},
+	}
+}
+
+// Show has the open store shown and measured until closing is called.
+func (s *Store) Show(db *docstore.DB, m *servermetrics.Metrics) (closing func(), err error) {
+	stop, err := m.Observe(db)
+	if err != nil {
+		return nil, err
+	}
+	s.db.Store(db)
+	return func() {
+		s.db.Store(nil)
+		_ = stop() // fails only if it was called before
+	}, nil
+}
+
+// errNotOpen is why a server does not serve yet, or no more.
+var errNotOpen = errors.New("the store is not open")
+
+// check returns why the server cannot serve, or cannot write.
+func (s *Store) check() error {
+	db := s.db.Load()
+	if db == nil {
+		return errNotOpen
+	}
+	h := db.Health()
+	return cmp.Or(h.Err, h.Full)
+}
+
+// find finds the units of the clients.
+func (s *Store) find(ctx context.Context) (all []dashboard.Unit, err error) {
+	db := s.db.Load()
+	if db == nil {
+		return nil, errNotOpen
+	}
+	found, err := unit.FindIn(ctx, db)
+	for _, u := range found {
+		all = append(all, dashboard.Unit{Name: u.Name, Container: u.Container, Source: u.Source, Leases: u.Leases})
+	}
+	return all, err
+}
