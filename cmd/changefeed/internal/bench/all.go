@@ -60,6 +60,10 @@ func ofTheStoreAndProcessor() []Benchmark {
 			"trigger_latency", "how much later a long-lived program has handled a change than a handler in Go",
 			triggerTail,
 		},
+		{
+			"ui_viewer", "processor time of a viewer of the dashboard, at 10,000 changes a second; against nobody",
+			uiViewer,
+		},
 		{"memory_bound", "heap of a lease with documents of 1 MB, a slow handler and a buffer of 64 MB", memoryBound},
 	}
 }
