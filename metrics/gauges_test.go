@@ -103,7 +103,8 @@ func TestAProcessorThatDoesNotRunIsNotHealthy(t *testing.T) {
 			"changefeed.instance.healthy": 0, "changefeed.instance.clock": unixOf(time.Now()),
 		}
 		wantCounters := map[string]int{
-			"changefeed.parked": 5, "changefeed.errors": 5, "changefeed.lease.released": 1, "changefeed.lease.taken_over": 1,
+			"changefeed.parked": 5, "changefeed.errors": 5, "changefeed.lease.released": 1,
+			"changefeed.lease.taken_over": 1,
 		}
 		if !maps.Equal(gauges, wantGauges) || !maps.Equal(counters, wantCounters) {
 			t.Errorf("%v and %v, want %v and %v", gauges, counters, wantGauges, wantCounters)

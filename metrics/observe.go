@@ -27,7 +27,10 @@ type stateGauge struct {
 func sum(a, b float64) float64 { return a + b }
 
 // stateGauges returns the gauges of Observe.
-func stateGauges(m *maker) []stateGauge {
+func stateGauges(m *maker) []stateGauge { return append(instanceGauges(m), unitGauges(m)...) }
+
+// instanceGauges returns the gauges of Observe that are about this instance.
+func instanceGauges(m *maker) []stateGauge {
 	return []stateGauge{
 		{m.gauge("changefeed.instance.leases", "{lease}", "Leases that this instance has."), leases, sum},
 		{
@@ -68,6 +71,12 @@ func stateGauges(m *maker) []stateGauge {
 			m.gauge("changefeed.instance.view.age", "s", "How long ago the lease store last answered."),
 			func(s *changefeed.Status) float64 { return ageOf(s.View, unknown) }, math.Max,
 		},
+	}
+}
+
+// unitGauges returns the gauges of Observe that are about the unit, as this instance knows it.
+func unitGauges(m *maker) []stateGauge {
+	return []stateGauge{
 		{
 			m.gauge("changefeed.unit.instances", "{instance}", "Live instances of the unit, in the last round."),
 			inRound(func(r feed.Round) int { return r.Instances }), math.Max,
