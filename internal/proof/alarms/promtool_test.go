@@ -101,8 +101,8 @@ func check(at int, fires []string) string {
 // file returns a file of tests for promtool with the series that the rules read.
 func (p *tape) file(name, rules, comment, checks string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%srule_files: [%s]\nevaluation_interval: %v\n\ntests:\n  - name: %s\n    interval: %v\n", comment, rules,
-		interval, name, interval)
+	fmt.Fprintf(&b, "%srule_files: [%s]\nevaluation_interval: %v\n\n", comment, rules, interval)
+	fmt.Fprintf(&b, "tests:\n  - name: %s\n    interval: %v\n", name, interval)
 	b.WriteString("    input_series:\n")
 	var all []string
 	for series := range p.values {

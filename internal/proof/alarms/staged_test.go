@@ -31,7 +31,7 @@ var incidents = []incident{
 		},
 	},
 	{
-		name: "1b_poison_parked", about: "the same, with dead letters and held keys",
+		name: "1b_poison_parked", about: "a change fails for ever, with dead letters and held keys",
 		stage: func(s *stage) {
 			s.handle(failOn(isPoison))
 			s.begin(3, parking())
