@@ -24,7 +24,7 @@ var (
 )
 
 // brief are the incidents that are always staged.
-var brief = []string{"0_healthy", "2_downstream_down", "12_webhook_refuses"}
+var brief = []string{"0_healthy", "0c_restarts", "2_downstream_down", "12_webhook_refuses"}
 
 // incident is an incident of docs/incidents.md, staged with real processors.
 type incident struct {

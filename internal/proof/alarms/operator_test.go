@@ -53,8 +53,13 @@ func (s *stage) operate() *admin.Unit {
 // upgrade replaces an instance by one that runs another handler.
 func (s *stage) upgrade(in *staged) {
 	s.t.Helper()
-	in.cancel()
-	in.isAway = true
+	s.stop(in)
 	s.pass(interval)
 	s.start(in.name, in.unit, changefeed.Options{Variant: "mail.sh 2"})
+}
+
+// stop ends an instance in order. Its end takes a moment.
+func (s *stage) stop(in *staged) {
+	in.cancel()
+	in.isAway = true
 }

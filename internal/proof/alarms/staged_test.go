@@ -17,6 +17,37 @@ var incidents = []incident{
 		stage: func(s *stage) { s.begin(3, parking()); s.pass(15 * time.Minute) },
 	},
 	{
+		name: "0b_idle", about: "three instances, and nothing is written",
+		stage: func(s *stage) {
+			for i := range 3 {
+				s.start(string(rune('a'+i)), "mailer", changefeed.Options{})
+			}
+			s.pass(quiet + 15*time.Minute)
+		},
+	},
+	{
+		name: "0c_restarts", about: "three instances are restarted one after the other",
+		stage: func(s *stage) {
+			s.begin(3, changefeed.Options{Variant: "mail.sh 2"})
+			for _, in := range s.instances {
+				s.upgrade(in)
+				s.pass(30 * time.Second)
+			}
+			s.pass(5 * time.Minute)
+		},
+	},
+	{
+		name: "0d_single_restart", about: "the only instance is restarted, which takes 30 s",
+		stage: func(s *stage) {
+			s.begin(1, changefeed.Options{Variant: "mail.sh 2"})
+			only := s.instances[0]
+			s.stop(only)
+			s.pass(interval)
+			s.upgrade(only)
+			s.pass(5 * time.Minute)
+		},
+	},
+	{
 		name: "1_poison", about: "a change fails for ever, without dead letters",
 		stage: func(s *stage) {
 			s.handle(failOn(isPoison))
