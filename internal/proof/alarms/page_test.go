@@ -179,6 +179,24 @@ func TestThePageHasEachAlarm(t *testing.T) {
 	}
 }
 
+// The page says which alarms need a lag that somebody records.
+func TestThePageSaysWhatNeedsALag(t *testing.T) {
+	var need []string
+	for _, r := range readRules() {
+		if r.Alert != "" && regexp.MustCompile(`changefeed[_:](lag|lease_age)`).MatchString(r.Expr) {
+			need = append(need, r.Alert)
+		}
+	}
+	_, rest, _ := strings.Cut(readPage(t), "Without it there are no")
+	sentence, _, _ := strings.Cut(rest, ";")
+	got := regexp.MustCompile(`Changefeed\w+`).FindAllString(sentence, -1)
+	slices.Sort(got)
+	slices.Sort(need)
+	if need = slices.Compact(need); !slices.Equal(got, need) {
+		t.Errorf("the page says %q, the rules %q", got, need)
+	}
+}
+
 // The blocks of the page are a configuration of Prometheus, rules of Alertmanager, and rules.
 func TestTheBlocksOfThePageAreValid(t *testing.T) {
 	tool := promtool(t)
