@@ -277,6 +277,16 @@ var incidents = []incident{
 		},
 	},
 	{
+		name: "11c_small_pages", about: "a backlog as in 11, with pages of 100 changes",
+		stage: func(s *stage) {
+			s.begin(3, changefeed.Options{MaxItems: 10, BufferItems: 100})
+			s.handle(func(ctx context.Context, _ *feed.Batch) error { return pauseFor(ctx, time.Second) })
+			s.putMany(20000)
+			s.pass(12 * time.Minute)
+		},
+		fires: map[string]time.Duration{"ChangefeedBacklog/info": 240 * time.Second},
+	},
+	{
 		name: "12_webhook_refuses", about: "the webhook of a relay answers 500 for each event",
 		stage: func(s *stage) {
 			s.startRelay("events", refusingPublisher{"order-bad"})
