@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,13 @@ page: ## the page of the contacts example in a Chromium, with pictures in PICTUR
 	@browser=$$(command -v chromium || command -v chromium-browser || command -v google-chrome) || \
 		{ echo "skipped: there is no chromium here (apt-get install chromium)"; exit 0; }; \
 	$(GO) test -count=1 -run Browser -v ./examples/contacts -browser "$$browser" -screenshots '$(PICTURES)'
+
+alerts: ## the alarms of deploy: promtool checks them and runs the recorded incidents; then all incidents are staged anew
+	@command -v promtool >/dev/null || { echo "this needs promtool: apt-get install prometheus, or take it from a release of" \
+		"https://github.com/prometheus/prometheus/releases"; exit 1; }
+	promtool check rules deploy/alerts/changefeed.rules.yaml
+	promtool test rules deploy/alerts/*_test.yaml
+	$(GO) test -count=1 ./internal/proof/alarms -incidents.all
 
 docs: ## run the Examples; check what the documents name
 	$(GO) test -run '^Example' ./...

@@ -57,6 +57,7 @@
 //	                                                by error.type (11), messaging.operation.name (1)
 //	changefeed.outbox.waiting            {key}      partition keys whose next event is not accepted yet
 //	changefeed.outbox.oldest             s          age of the oldest of these events, or 0
+//	changefeed.outbox.expires            s          until the first of these events expires; absent if none does
 //	changefeed.outbox.lag                s          between the commit of the last accepted event and its acceptance
 //
 // Gauges of this instance, from [Metrics.Observe]:
@@ -72,9 +73,15 @@
 //	changefeed.instance.keys.set_aside    {key}       partition keys that are set aside
 //	changefeed.instance.outage            1           1 during an outage, otherwise 0
 //	changefeed.instance.view.age          s           since the lease store last answered
+//	changefeed.instance.healthy           1           1 if Processor.Healthy returns nil, otherwise 0
+//	changefeed.instance.clock             s           Unix time by the clock of this machine
 //	changefeed.unit.instances             {instance}  live instances, in the last round
 //	changefeed.unit.leases                {lease}     leases of the unit, in the last round
 //	changefeed.unit.variants              {variant}   different handlers, programs or options of live instances
+//	changefeed.unit.leases.broken         {lease}     invalid lease documents, on which nobody works
+//	changefeed.unit.leases.unowned        {lease}     leases that no instance may own, in the last round
+//	changefeed.unit.began                 s           Unix time at which this instance began a new unit, or absent
+//	changefeed.unit.passed                {change}    changes before its start that this new unit passes over
 //
 // Gauges of the whole unit, from [Metrics.RecordLag]:
 //
@@ -85,6 +92,8 @@
 //	changefeed.lag.catch_up   s          until the slowest lease has caught up, at its present rate
 //	changefeed.lag.stuck      {lease}    leases whose changes nobody handles
 //	changefeed.lag.unknown    {lease}    leases whose lag is unknown
+//	changefeed.lease.age      s          since the last write of the lease that was written longest ago, of those
+//	                                     with an owner
 //
 // # Spans
 //

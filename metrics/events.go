@@ -94,6 +94,25 @@ func (m *Metrics) Hooks() feed.Hooks {
 	}
 }
 
+// beginAtZero makes the series of rare events that are failures. Without it the first event would make the series, and
+// no rate would show that event.
+func (m *Metrics) beginAtZero(ctx context.Context) {
+	e := m.events
+	e.takenOver.Add(ctx, 0, m.with())
+	e.released.Add(ctx, 0, m.with(keyReason.String(string(feed.ReasonLost))))
+	for _, d := range []feed.Disposition{
+		feed.DispositionFailed, feed.DispositionPoison, feed.DispositionUndecodable, feed.DispositionCrashed,
+		feed.DispositionHeld,
+	} {
+		e.parked.Add(ctx, 0, m.with(keyDisposition.String(string(d))))
+	}
+	for _, origin := range []feed.Origin{
+		feed.OriginHandler, feed.OriginSource, feed.OriginLeaseStore, feed.OriginBalancer, feed.OriginDeadLetters,
+	} {
+		e.errors.Add(ctx, 0, m.with(keyOrigin.String(lowered(string(origin)))))
+	}
+}
+
 // recordCharge records request units, if the store has said how many.
 func (m *Metrics) recordCharge(ctx context.Context, units float64, operation string) {
 	if units > 0 {

@@ -8,11 +8,12 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // lagGauges are the gauges of the lag of a unit, and the values that they have.
 type lagGauges struct {
-	pending, exact, age, watermark, catchUp, stuck, unknown metric.Float64ObservableGauge
+	pending, exact, age, watermark, catchUp, stuck, unknown, written metric.Float64ObservableGauge
 
 	mu   sync.Mutex
 	last *changefeed.Estimation // nil if the last estimate has failed, and before the first
@@ -29,11 +30,13 @@ func newLagGauges(m *maker) *lagGauges {
 			"How long the slowest lease takes to catch up at its present rate; absent if its lag does not fall."),
 		stuck:   m.gauge("changefeed.lag.stuck", "{lease}", "Leases whose pending changes nobody handles."),
 		unknown: m.gauge("changefeed.lag.unknown", "{lease}", "Leases whose lag is unknown."),
+		written: m.gauge("changefeed.lease.age", "s",
+			"Since the last write of the lease that was written longest ago, of those with an owner."),
 	}
 }
 
 func (g *lagGauges) all() []metric.Observable {
-	return []metric.Observable{g.pending, g.exact, g.age, g.watermark, g.catchUp, g.stuck, g.unknown}
+	return []metric.Observable{g.pending, g.exact, g.age, g.watermark, g.catchUp, g.stuck, g.unknown, g.written}
 }
 
 // RecordLag records the lag of the unit, as [changefeed.Processor.WatchLag] and [changefeed.WatchLag] yield it. After
@@ -79,9 +82,23 @@ func (m *Metrics) observeLag(_ context.Context, o metric.Observer) error {
 			stuck++
 		}
 	}
+	m.observe(o, g.written, oldestWrite(last))
 	m.observe(o, g.stuck, float64(stuck))
 	m.observe(o, g.unknown, float64(unknown))
 	return nil
+}
+
+// oldestWrite returns the seconds since the last write of the lease that was written longest ago; unknown if no lease
+// has an owner, who would have to renew it.
+func oldestWrite(e *changefeed.Estimation) float64 {
+	oldest := unknown
+	for i := range e.Leases {
+		l := &e.Leases[i].Lease
+		if age := ageAt(e.At, l.Updated); l.Owner != "" && l.State == feed.StateLive && !(age <= oldest) {
+			oldest = age
+		}
+	}
+	return oldest
 }
 
 // ageAt returns the seconds from a time until another, by the clock of the store; unknown if one is.

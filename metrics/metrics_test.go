@@ -188,8 +188,12 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 		if got := w.value("changefeed.lease.write.duration", "checkpoint"); !strings.HasPrefix(got, wrote) {
 			t.Errorf("checkpoints were written %s, want %s", got, wrote)
 		}
-		// How many checkpoints are written depends on which of two goroutines is first.
-		often := regexp.MustCompile(`((checkpoint|replace_lease),.*} )\d+ times, .*`)
+		var age float64
+		if _, err := fmt.Sscan(w.value("changefeed.lease.age", ""), &age); err != nil || age <= 0 || age > 18 {
+			t.Errorf("a lease was written %v s ago, %v; want at most 18 s", age, err)
+		}
+		// How many checkpoints are written, and when the last, depends on which of two goroutines is first.
+		often := regexp.MustCompile(`(((?:checkpoint|replace_lease),|changefeed\.lease\.age).*} )\d.*`)
 		got := often.ReplaceAllString(strings.Join(w.read(), "\n")+"\n", "${1}often")
 		for hasFailed, want := range map[bool]int64{true: failed.Load(), false: calls.Load() - failed.Load()} {
 			line := w.line("messaging.process.duration", hasFailed)

@@ -17,6 +17,7 @@ func TestTheTableHasAllInstruments(t *testing.T) {
 	newRelayGauges(m)
 	newLagGauges(m)
 	stateGauges(m)
+	newProcessGauges(m)
 	slices.Sort(m.names)
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -27,7 +27,10 @@ type stateGauge struct {
 func sum(a, b float64) float64 { return a + b }
 
 // stateGauges returns the gauges of Observe.
-func stateGauges(m *maker) []stateGauge {
+func stateGauges(m *maker) []stateGauge { return append(instanceGauges(m), unitGauges(m)...) }
+
+// instanceGauges returns the gauges of Observe that are about this instance.
+func instanceGauges(m *maker) []stateGauge {
 	return []stateGauge{
 		{m.gauge("changefeed.instance.leases", "{lease}", "Leases that this instance has."), leases, sum},
 		{
@@ -68,6 +71,12 @@ func stateGauges(m *maker) []stateGauge {
 			m.gauge("changefeed.instance.view.age", "s", "How long ago the lease store last answered."),
 			func(s *changefeed.Status) float64 { return ageOf(s.View, unknown) }, math.Max,
 		},
+	}
+}
+
+// unitGauges returns the gauges of Observe that are about the unit, as this instance knows it.
+func unitGauges(m *maker) []stateGauge {
+	return []stateGauge{
 		{
 			m.gauge("changefeed.unit.instances", "{instance}", "Live instances of the unit, in the last round."),
 			inRound(func(r feed.Round) int { return r.Instances }), math.Max,
@@ -81,10 +90,44 @@ func stateGauges(m *maker) []stateGauge {
 				"Different handlers, programs or options that live instances run."),
 			func(s *changefeed.Status) float64 { return float64(len(s.Variants)) }, math.Max,
 		},
+		{
+			m.gauge("changefeed.unit.leases.broken", "{lease}", "Invalid lease documents, on which nobody works."),
+			func(s *changefeed.Status) float64 { return float64(len(s.Broken)) }, math.Max,
+		},
+		{
+			m.gauge("changefeed.unit.leases.unowned", "{lease}", "Leases that no instance may own, in the last round."),
+			inRound(func(r feed.Round) int { return r.Unowned }), math.Max,
+		},
+		{
+			m.gauge("changefeed.unit.began", "s", "Unix time at which this instance began a new unit."),
+			began, math.Max,
+		},
+		{
+			m.gauge("changefeed.unit.passed", "{change}", "Changes before its start that this new unit passes over."),
+			passed, sum,
+		},
 	}
 }
 
 func leases(s *changefeed.Status) float64 { return float64(len(s.Leases)) }
+
+// began returns when the run was started that has made the leases of the unit.
+func began(s *changefeed.Status) float64 {
+	if s.Began == nil {
+		return unknown
+	}
+	return unixOf(s.Since)
+}
+
+func passed(s *changefeed.Status) float64 {
+	if s.Began == nil || s.Began.Passed == nil {
+		return unknown
+	}
+	return float64(*s.Began.Passed)
+}
+
+// unixOf returns a time as the seconds since 1970, as Prometheus does.
+func unixOf(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // ofLeases joins the values of the leases of a status.
 func ofLeases(join func(a, b float64) float64, value func(*feed.LeaseStatus) float64) func(*changefeed.Status) float64 {
@@ -128,21 +171,38 @@ func ageOf(t time.Time, none float64) float64 {
 	return time.Since(t).Seconds()
 }
 
+// processGauges are the gauges of Observe that a processor has even if it does not run.
+type processGauges struct{ healthy, clock metric.Float64ObservableGauge }
+
+func newProcessGauges(m *maker) processGauges {
+	return processGauges{
+		healthy: m.gauge("changefeed.instance.healthy", "1", "1 if Processor.Healthy returns nil, otherwise 0."),
+		clock:   m.gauge("changefeed.instance.clock", "s", "Unix time by the clock of this machine."),
+	}
+}
+
 // Observe has the state of a processor read whenever metrics are collected. That makes no request. While the processor
-// does not run, nothing is reported; if it runs several times at once, its runs are one instance. Call stop when you
-// need the processor no more. An error is that of the provider.
+// does not run, only its clock and that it is not healthy are reported; if it runs several times at once, its runs are
+// one instance. Observe also begins the counters of letters, errors and lost leases at 0, so that their first event is
+// an increase. Call stop when you need the processor no more. An error is that of the provider.
 func (m *Metrics) Observe(p *changefeed.Processor) (stop func() error, err error) {
 	maker := &maker{meter: m.meter}
-	gauges := stateGauges(maker)
-	var all []metric.Observable
+	gauges, process := stateGauges(maker), newProcessGauges(maker)
+	all := []metric.Observable{process.healthy, process.clock}
 	for _, g := range gauges {
 		all = append(all, g.gauge)
 	}
 	if err := errors.Join(maker.errs...); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	registration, err := m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		runs := p.Status()
+	registration, err := m.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		m.beginAtZero(ctx)
+		runs, healthy := p.Status(), 0.0
+		if p.Healthy() == nil {
+			healthy = 1
+		}
+		m.observe(o, process.healthy, healthy)
+		m.observe(o, process.clock, unixOf(time.Now()))
 		for _, g := range gauges {
 			m.observe(o, g.gauge, g.of(runs))
 		}

@@ -53,13 +53,15 @@ func (m *Metrics) RelayHooks(next outbox.RelayHooks) outbox.RelayHooks {
 }
 
 // relayGauges are gauges that are read from the status of a relay.
-type relayGauges struct{ waiting, oldest, lag metric.Float64ObservableGauge }
+type relayGauges struct{ waiting, oldest, lag, expires metric.Float64ObservableGauge }
 
 func newRelayGauges(m *maker) *relayGauges {
 	return &relayGauges{
 		waiting: m.gauge("changefeed.outbox.waiting", "{key}", "Partition keys whose next event is not accepted yet."),
 		oldest:  m.gauge("changefeed.outbox.oldest", "s", "Age of the oldest of these events, or 0."),
 		lag:     m.gauge("changefeed.outbox.lag", "s", "Between the commit of the last accepted event and its acceptance."),
+		expires: m.gauge("changefeed.outbox.expires", "s",
+			"Until the first of these events expires unpublished; absent if none does."),
 	}
 }
 
@@ -75,11 +77,14 @@ func (m *Metrics) ObserveRelay(r *outbox.Relay) (stop func() error, err error) {
 		s := r.Status()
 		m.observe(o, g.waiting, float64(s.Waiting))
 		m.observe(o, g.oldest, ageOf(s.Oldest, 0))
+		if !s.Expires.IsZero() {
+			m.observe(o, g.expires, time.Until(s.Expires).Seconds())
+		}
 		if s.Published > 0 {
 			m.observe(o, g.lag, s.Lag.Seconds())
 		}
 		return nil
-	}, g.waiting, g.oldest, g.lag)
+	}, g.waiting, g.oldest, g.lag, g.expires)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}

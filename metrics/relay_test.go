@@ -83,3 +83,35 @@ func TestARelayHasMetrics(t *testing.T) {
 		}
 	})
 }
+
+// closedBroker accepts nothing.
+type closedBroker struct{}
+
+func (closedBroker) Publish(context.Context, []outbox.Message) (int, error) {
+	return 0, feed.ErrForbidden
+}
+
+// While a broker refuses an event, its age grows, and the time until it expires falls.
+func TestAWaitingEventHasAnAgeAndAnEnd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.put("oslo", "1",
+			`,"partitionKey":"oslo","type":"domainEvent","seq":1,"data":{"action":"Renamed"},"ttl":600`)
+		relay, err := outbox.NewRelay(closedBroker{}, outbox.RelayOptions{Source: "/orders"})
+		w.check(err)
+		stopObserving, err := w.m.ObserveRelay(relay)
+		w.check(err)
+		if got := w.value("changefeed.outbox.expires", ""); got != "" {
+			t.Errorf("before the first event one expires in %s s", got)
+		}
+		silent := changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}
+		_, stop := w.run(relay, changefeed.Options{Hooks: silent})
+		time.Sleep(time.Minute)
+		for name, want := range map[string]string{"waiting": "1", "oldest": "60", "expires": "540"} {
+			if got := w.value("changefeed.outbox."+name, ""); got != want {
+				t.Errorf("changefeed.outbox.%s is %q, want %q", name, got, want)
+			}
+		}
+		stop()
+		w.check(stopObserving())
+	})
+}

@@ -309,6 +309,7 @@ var edges = map[string][]string{
 	"tools/pictures":                   {},
 	"tools/size":                       {},
 	"internal/proof/nethost":           {"docstore", "feed"},
+	"internal/proof/alarms":            {},                       // tests alone, of files for other programs
 	"internal/proof/sim":               {anyPackage, thirdParty}, // the whole system in a single test
 	"tools/tidy":                       {},
 
@@ -366,8 +367,9 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^docs/json\.schema\.json$`),
 	regexp.MustCompile(`^docs/pictures/[a-z-]+\.jpg$`), // the dashboard
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
-	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                    // programs of run --long-lived
-	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service
+	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                              // programs of run --long-lived
+	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`),           // files served by its service
+	regexp.MustCompile(`^deploy/(alerts/[a-z0-9_.]+\.yaml|grafana/[a-z]+\.json)$`), // for Prometheus and Grafana
 	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\d?\.txt$`),
 	// licences of others, which the binary contains
 	regexp.MustCompile(`^cmd/changefeed/internal/notices/notices\.txt$`),
