@@ -33,7 +33,8 @@
 //
 // The status codes of changefeed.server.refused are 401 (the key or the token is wrong or missing), 403 (the sender
 // lacks the right, or its clock is wrong), 429 (the throughput is used up, or the server has too much to do) and 503
-// (the disk is full, or the store has failed).
+// (the disk is full, or the store has failed). After Metrics.Observe each of them begins at 0, so that a first refusal
+// shows as an increase.
 //
 // A read of the change feed may wait for a change, and its duration contains the wait: look at query_change_feed by
 // itself.

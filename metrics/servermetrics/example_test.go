@@ -61,7 +61,11 @@ func show(ctx context.Context, reader metric.Reader, name string) error {
 	}
 	for _, m := range all.ScopeMetrics[0].Metrics {
 		if counter, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == name {
-			fmt.Printf("%s, unit %s: %d\n", m.Name, m.Unit, counter.DataPoints[0].Value)
+			sum := int64(0)
+			for _, point := range counter.DataPoints { // one for each status code
+				sum += point.Value
+			}
+			fmt.Printf("%s, unit %s: %d\n", m.Name, m.Unit, sum)
 		}
 	}
 	return nil

@@ -110,6 +110,9 @@ func (m *Metrics) Observe(db *docstore.DB) (stop func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("servermetrics: %w", err)
 	}
+	for _, status := range refusals { // so that the first refusal is an increase
+		m.refused.Add(context.Background(), 0, refusalOf(status)...)
+	}
 	stopSyncs := db.OnSync(func(took time.Duration) { m.fsync.Record(context.Background(), took.Seconds()) })
 	return func() error {
 		stopSyncs()

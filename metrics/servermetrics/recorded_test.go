@@ -251,6 +251,10 @@ func TestAScriptedRunHasItsMetrics(t *testing.T) {
 		for of, s := range w.of("changefeed.server.refused") {
 			refused[strings.TrimPrefix(of, "http.response.status_code=")] = int(s.value)
 		}
+		none, isThere := refused["503"]
+		if delete(refused, "503"); !isThere || none != 0 {
+			t.Errorf("refused with 503: %d, %t, want a counter at 0", none, isThere)
+		}
 		want := map[string]int{"401": 1, "403": 1, "429": 1}
 		if !maps.Equal(w.refused, want) || !maps.Equal(refused, want) {
 			t.Errorf("the client was refused %v, counted are %v, want %v", w.refused, refused, want)

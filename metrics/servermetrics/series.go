@@ -72,9 +72,14 @@ func newSeries(k kind) *series {
 		charged:  []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(operation))},
 	}
 	if slices.Contains(refusals, k.status) {
-		s.refused = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(status))}
+		s.refused = refusalOf(k.status)
 	}
 	return s
+}
+
+// refusalOf are the attributes of refused requests.
+func refusalOf(status int) []metric.AddOption {
+	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(semconv.HTTPResponseStatusCode(status)))}
 }
 
 // methodOf returns a method of HTTP, or the word of the conventions for others: a client may send any text.

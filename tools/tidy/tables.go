@@ -241,7 +241,7 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/usage", "outbox", brokers, "outbox/webhookpub", thirdParty,
 	},
 	"cmd/changefeed/internal/bench": {
-		".", "cosmos", "cosmosrest", "deadletters", "docstore", "feed",
+		".", "cosmos", "cosmosrest", "dashboard", "deadletters", "docstore", "feed",
 		"internal/proof/fleet", "internal/proof/memnet", "cmd/changefeed/internal/memory", "internal/pause",
 		"internal/spelling",
 		"cmd/changefeed/internal/report", "cmd/changefeed/internal/scratch", "cmd/changefeed/internal/terminal",

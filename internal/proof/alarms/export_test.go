@@ -14,13 +14,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"go.opentelemetry.io/otel/attribute"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/metrics/servermetrics"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -138,40 +139,29 @@ func makeRareEvents(ctx context.Context, in, relay *staged) {
 	in.m.RecordLag(lag, nil)
 }
 
-// makeServerSeries makes the series of the server with the names, units and attributes that its metrics have.
+// makeServerSeries makes the series of a server and its store.
 func makeServerSeries(t *testing.T, provider *sdkmetric.MeterProvider) {
 	t.Helper()
-	meter := provider.Meter("github.com/millrace/changefeed/metrics")
-	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+	m, err := servermetrics.New(servermetrics.Options{MeterProvider: provider})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{"http.server.request.duration", "changefeed.store.fsync.duration"} {
-		h, err := meter.Float64Histogram(name, metric.WithUnit("s"))
-		must(err)
-		var with []attribute.KeyValue
-		if strings.HasPrefix(name, "http") {
-			with = append(with, attribute.String("db.operation.name", "read_item"),
-				attribute.Int("http.response.status_code", 503))
-		}
-		h.Record(ctx, 1, metric.WithAttributes(with...))
+	db, err := docstore.Open(t.TempDir(), docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	refused, err := meter.Int64Counter("changefeed.server.refused", metric.WithUnit("{request}"))
-	must(err)
-	for _, status := range []int{401, 403} {
-		refused.Add(ctx, 1, metric.WithAttributes(attribute.Int("http.response.status_code", status)))
+	t.Cleanup(func() { _ = db.Close() })
+	stop, err := m.Observe(db)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, unit := range map[string]string{
-		"changefeed.store.waiting": "{write}", "changefeed.store.failed": "1", "changefeed.store.disk.free": "By",
-		"changefeed.store.disk.size": "By", "changefeed.store.size": "By",
-	} {
-		g, err := meter.Float64Gauge(name, metric.WithUnit(unit))
-		must(err)
-		g.Record(ctx, 1)
+	t.Cleanup(func() { _ = stop() })
+	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}} // a commit, which syncs the log
+	if _, err := db.CreateContainer(t.Context(), spec); err != nil {
+		t.Fatal(err)
 	}
+	now := time.Now()
+	m.RequestDone(t.Context(), cosmosrest.RequestDone{Operation: "read_item", Status: 503, Began: now, Signed: now})
 }
 
 // Each instrument of the table of package metrics has a series in the export, which the tests of rules and panels read.
