@@ -25,7 +25,7 @@ const (
 
 // The values of db.operation.name.
 const (
-	operationRead  = "read_change_feed"
+	operationRead  = "query_change_feed"
 	operationWrite = "replace_lease"
 )
 

@@ -43,7 +43,7 @@ func TestEachEventIsCounted(t *testing.T) {
 		h.StoreDone(ctx, feed.StoreDone{Renewal: true, Charge: 3, Duration: time.Second, Err: feed.ErrPrecondition})
 		h.BatchDone(ctx, feed.BatchDone{Batch: &feed.Batch{Changes: make([]feed.Change, 6)}, Duration: time.Second})
 		want := []string{
-			"azure.cosmosdb.client.operation.request_charge db.operation.name=read_change_feed 1 times 5",
+			"azure.cosmosdb.client.operation.request_charge db.operation.name=query_change_feed 1 times 5",
 			"azure.cosmosdb.client.operation.request_charge db.operation.name=replace_lease 2 times 10",
 			"changefeed.errors changefeed.origin=lease_store 1",
 			"changefeed.lease.acquired 1",
