@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/scratch"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
@@ -23,6 +24,7 @@ type demoOptions struct {
 	dir    string
 	length time.Duration
 	report *report.Report
+	ui     uiOptions
 }
 
 // shortestDemo is the shortest time that all scenes of the demo need.
@@ -46,12 +48,14 @@ Latencies leave out the changes that waited for the takeover, whose time is a fi
 early, with the same judgement.`,
 		Example: `  changefeed demo
   changefeed demo --for 1m --db data
+  changefeed demo --for 5m --ui 127.0.0.1:8090
   changefeed demo -o json 2>/dev/null`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "db", "", "`directory` of the store, which is kept (default a temporary one)")
 	f.DurationVar(&o.length, "for", 20*time.Second, "how long to write")
+	o.ui.register(cmd)
 	o.report = output(cmd)
 	return cmd
 }
@@ -77,7 +81,13 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 		out = cmd.ErrOrStderr()
 	}
 	// A store that the user has named is kept, and the demo reports its place.
-	found, err := demo.Play(cmd.Context(), dir, o.length, out, o.dir != "")
+	s := demo.Settings{Dir: dir, IsKept: o.dir != "", Length: o.length, Out: out}
+	var found demo.Findings
+	err = o.ui.during(cmd, o.report, ui.Options{Name: "demo"}, func(on *ui.UI) (err error) {
+		s.UI = on
+		found, err = demo.Play(cmd.Context(), s)
+		return err
+	})
 	if err != nil {
 		return err
 	}

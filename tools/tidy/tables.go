@@ -235,7 +235,7 @@ var edges = map[string][]string{
 	"internal/proof/fleet": {".", "feed", "internal/pause"},
 	"cmd/changefeed/internal/demo": {
 		".", "docstore", "feed", "internal/proof/fleet", "internal/pause",
-		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/broker": {
 		"cmd/changefeed/internal/usage", "outbox", brokers, "outbox/webhookpub", thirdParty,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -20,14 +21,25 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// Play runs the demo on a store for a time, shows the demo on out, and judges the result. If kept is set, the store
-// is kept, and Play reports its place.
-func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, kept bool) (found Findings, err error) {
+// Settings are those of a demo.
+type Settings struct {
+	Dir    string        // of the store
+	IsKept bool          // the store is kept, and its place is reported
+	Length time.Duration // how long writers write
+	Out    io.Writer     // where the demo is shown
+	UI     *ui.UI        // shows the unit too; nil if there is no dashboard
+}
+
+// Play runs the demo on a store, shows the demo, and judges the result.
+func Play(ctx context.Context, s Settings) (found Findings, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &performance{screen: newScreen(out), ledger: fleet.NewLedger(), length: length}
+	d := &performance{screen: newScreen(s.Out), ledger: fleet.NewLedger(), length: s.Length}
+	if d.shown, err = s.UI.Unit("demo", "orders"); err != nil {
+		return found, err
+	}
 	d.screen.leave = cancel
-	found, err = d.playAndJudge(ctx, dir)
+	found, err = d.playAndJudge(ctx, s.Dir)
 	// This error comes before the error of the run, because a demo without a reader ends.
 	if lost := d.screen.readerError(); lost != nil {
 		return found, lost
@@ -36,9 +48,9 @@ func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, 
 		return found, err
 	}
 	d.writeJudgement(found)
-	if kept {
+	if s.IsKept {
 		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %s --container orders",
-			dir, dir)
+			s.Dir, s.Dir)
 	}
 	return found, nil
 }
@@ -83,6 +95,7 @@ type performance struct {
 	ledger *fleet.Ledger
 	screen *screen
 	length time.Duration
+	shown  *ui.Unit // nil if there is no dashboard
 
 	takeover *time.Duration
 	rounds   *int
@@ -110,6 +123,11 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 	if err := d.makeContainers(ctx, db); err != nil {
 		return found, err
 	}
+	hide, err := d.shown.Show(ctx, d.fleet.Source, d.fleet.Leases, nil, nil)
+	if err != nil {
+		return found, err
+	}
+	defer hide()
 	d.screen.writeEvent("container orders, keyed by /city, in %d ranges", ranges)
 	if err := cmp.Or(d.playAll(ctx), d.screen.readerError()); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
@@ -164,7 +182,7 @@ func (d *performance) startInstance(ctx context.Context, name string) error {
 	_, err := d.fleet.Start(ctx, feed.HandlerFunc(d.handleBatch), changefeed.Options{
 		Instance: name, Start: feed.FromBeginning(),
 		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
-		Hooks: changefeed.Hooks{
+		Hooks: changefeed.JoinHooks(d.shown.Hooks(), changefeed.Hooks{
 			Acquired: func(_ context.Context, lease feed.Lease) {
 				d.screen.writeAside("%s works on %s", name, lease.Token)
 			},
@@ -176,7 +194,7 @@ func (d *performance) startInstance(ctx context.Context, name string) error {
 					d.screen.writeAside("%s has replaced the lease of %s", name, lease.Token)
 				}
 			},
-		},
+		}),
 	})
 	return err
 }

@@ -39,16 +39,18 @@ func (u *Unit) Hooks() changefeed.Hooks {
 	return u.metrics.Hooks().And(u.ui.dashboard.Events(u.name, u.container))
 }
 
-// Show shows a unit and measures its instance until hide is called.
+// Show shows a unit, and measures an instance unless p is nil, until hide is called.
 func (u *Unit) Show(ctx context.Context, source feed.Source, leases feed.LeaseStore, letters feed.DeadLetters,
 	p *changefeed.Processor,
 ) (hide func(), err error) {
 	if u == nil {
 		return func() {}, nil
 	}
-	stop, err := u.metrics.Observe(p)
-	if err != nil {
-		return nil, err
+	stop := func() error { return nil }
+	if p != nil {
+		if stop, err = u.metrics.Observe(p); err != nil {
+			return nil, err
+		}
 	}
 	box, _ := letters.(feed.LetterBox)
 	away := u.ui.dashboard.Show(dashboard.Unit{
