@@ -149,3 +149,37 @@ func TestASentenceSaysHowAUnitIs(t *testing.T) {
 		}
 	}
 }
+
+func TestASumIsThatOfAllLeases(t *testing.T) {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	held := behind(now, 0, -1, nil)
+	held.Held = []string{`["a"]`}
+	for _, tt := range []struct {
+		name   string
+		leases []Lease
+		want   string
+	}{
+		{"one held key", []Lease{held}, "nothing behind but the changes of 1 held key, in dead letters"},
+		{
+			"two that have waited",
+			[]Lease{behind(now, 4, 3, nil), behind(now, 3, 2, nil)},
+			"7 changes behind, the oldest for 3s",
+		},
+		{
+			"a count of a shared partition, and a distance",
+			[]Lease{
+				behind(now, 4, 3, func(l *changefeed.Lag) { l.Shared = true }),
+				behind(now, 3, 0, func(l *changefeed.Lag) { l.Exact = false }),
+			},
+			"~7 changes behind, the oldest for 3s",
+		},
+	} {
+		l := listingWith(now, tt.leases, 0, changefeed.Lag{})
+		for range 2 { // in both orders
+			if got := l.Sum().Behind(); got != tt.want {
+				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+			}
+			slices.Reverse(l.Leases)
+		}
+	}
+}

@@ -39,6 +39,7 @@ func TestOnlyThoseGetAnAnswerWhoMayLook(t *testing.T) {
 		{"the name of another host, which means this address", "", "GET", "evil.example:8090", "/", nil, 421},
 		{"such a name asks for the state", "", "GET", "evil.example", "/status", nil, 421},
 		{"a name that only begins as localhost", "", "GET", "localhost.evil.example", "/status", nil, 421},
+		{"a name that only ends as localhost", "", "GET", "evillocalhost:8090", "/status", nil, 421},
 		{"no host", "", "GET", "", "/status", nil, 421},
 
 		{"a script of the page", "", "GET", "localhost", "/status", headers{"Sec-Fetch-Site": "same-origin"}, 200},

@@ -57,11 +57,15 @@ func TestHealthAndReadinessOfUnits(t *testing.T) {
 			t.Errorf("a processor that does not run: %d %+v", code, h)
 		}
 		first, second := New(Options{}), New(Options{})
-		first.Show(w.unit(w.start("a", handler, changefeed.Options{HandlerTimeout: time.Hour, Variant: "mail v1"})))
+		slow := hold(w.leases)
+		variant := changefeed.Options{HandlerTimeout: time.Hour, Variant: "mail v1"}
+		first.Show(w.unit(w.startOn(slow, "a", handler, variant)))
+		synctest.Wait()
 		if code, h := ask[Health](t, first, "/readyz"); code != http.StatusServiceUnavailable ||
 			h.Units[0].Waiting == nil {
 			t.Errorf("before the first round: %d %+v", code, h)
 		}
+		close(slow.let)
 		time.Sleep(time.Minute)
 		second.Show(w.unit(w.start("b", handler, changefeed.Options{HandlerTimeout: time.Hour})))
 		time.Sleep(time.Minute)
@@ -80,6 +84,45 @@ func TestHealthAndReadinessOfUnits(t *testing.T) {
 		code, h = ask[Health](t, first, "/healthz")
 		if u := h.Units[0]; code != http.StatusOK || u.InHand == nil || *u.InHand < 110 {
 			t.Errorf("a batch is in the handler for 2 minutes: %d, in hand %v", code, u.InHand)
+		}
+	})
+}
+
+// A process that ends takes no more work: an instance that still finishes a batch is not ready, and counts no leases.
+func TestAnInstanceThatStopsIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		finish := make(chan struct{})
+		handler := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			<-finish
+			return nil
+		})
+		p, err := changefeed.New(w.orders, w.leases, handler, changefeed.Options{Start: feed.FromBeginning()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := New(Options{})
+		d.Show(w.unit(p))
+		w.write("Rome", `{"id":"1","city":"Rome"}`)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(10 * time.Second) // the change is in the handler
+		if code, h := ask[Health](t, d, "/readyz"); code != http.StatusOK || h.Units[0].Leases != 1 {
+			t.Errorf("an instance that works: %d %+v", code, h)
+		}
+		stop()
+		synctest.Wait()
+		if runs := p.Status(); len(runs) != 1 || !runs[0].Stopping {
+			t.Fatalf("%+v, want a run that stops", runs)
+		}
+		if code, h := ask[Health](t, d, "/readyz"); code != http.StatusServiceUnavailable || h.Units[0].Leases != 0 ||
+			h.Units[0].Waiting == nil {
+			t.Errorf("an instance that stops: %d %+v", code, h)
+		}
+		close(finish)
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -72,8 +72,16 @@ func (w *world) unit(p *changefeed.Processor) Unit {
 // start starts an instance, which ends with the test.
 func (w *world) start(name string, h feed.Handler, o changefeed.Options) *changefeed.Processor {
 	w.t.Helper()
+	return w.startOn(w.leases, name, h, o)
+}
+
+// startOn is start with a lease store of its own.
+func (w *world) startOn(leases feed.LeaseStore, name string, h feed.Handler,
+	o changefeed.Options,
+) *changefeed.Processor {
+	w.t.Helper()
 	o.Instance, o.Start = name, feed.FromBeginning()
-	p, err := changefeed.New(w.orders, w.leases, h, o)
+	p, err := changefeed.New(w.orders, leases, h, o)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -31,6 +31,9 @@ var instead = map[string]string{
 	"changefeed serve --db served --http &   # or without the &, in a terminal of its own": "changefeed serve --db " +
 		"served --http --listen 127.0.0.1:8081 >served.txt &",
 	"sleep 1": "until [ -s served.txt ]; do sleep 0.1; done",
+	// It would run until somebody ends it.
+	"changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --ui 127.0.0.1:8090 -- " +
+		"cat": "changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --ui 127.0.0.1:0 --once -- cat",
 }
 
 // TestTheReadmeCanBeRunFromTopToBottom runs its commands as one script.

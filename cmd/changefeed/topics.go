@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/contexts"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 )
 
@@ -56,6 +57,11 @@ var environment = []struct {
 		contexts.FileVariable,
 		"File of contexts. Default: changefeed/config.json in your directory of settings, which is $XDG_CONFIG_HOME, " +
 			"or ~/.config on Linux.",
+	},
+	{
+		"Dashboard",
+		ui.KeyVariable,
+		"Commands with --ui: the key that the dashboard wants. Default: none, and then --ui wants a loopback address.",
 	},
 	{
 		"Brokers",

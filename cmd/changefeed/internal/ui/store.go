@@ -50,9 +50,11 @@ func (s *Store) check() error {
 	if db == nil {
 		return errNotOpen
 	}
-	h := db.Health()
-	return cmp.Or(h.Err, h.Full)
+	return troubleOf(db.Health())
 }
+
+// troubleOf is why a store cannot serve, or cannot write.
+func troubleOf(h docstore.Health) error { return cmp.Or(h.Err, h.Full) }
 
 // find finds the units of the clients.
 func (s *Store) find(ctx context.Context) (all []dashboard.Unit, err error) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,7 +103,9 @@ func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer viewer.Body.Close()
-	if err := u.Close(t.Context()); err != nil { // though somebody looks
+	ending, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := u.Close(ending); err != nil { // though somebody looks
 		t.Error(err)
 	}
 	if got := get("", "secret"); got != 0 {
@@ -121,37 +124,68 @@ func (l lists) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	return l.LeaseStore.List(ctx)
 }
 
+// done is a handler that succeeds.
+var done = feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
+
+// containers makes a store in memory with a container and leases.
+func containers(t *testing.T) (*docstore.Container, *docstore.Leases) {
+	t.Helper()
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := docstore.NewLeases(t.Context(), records, "mailer", orders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return orders, leases
+}
+
+// shownNowhere makes a unit on a dashboard without an address, whose metrics a reader collects.
+func shownNowhere(t *testing.T) (*UI, *Unit, metric.Reader) {
+	t.Helper()
+	reader := metric.NewManualReader()
+	u := &UI{
+		dashboard: dashboard.New(dashboard.Options{}), provider: metric.NewMeterProvider(metric.WithReader(reader)),
+		scrapes: &scrapes{next: http.NotFoundHandler()},
+	}
+	unit, err := u.Unit("mailer", "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, unit, reader
+}
+
+// has reports whether there is a metric.
+func has(t *testing.T, reader metric.Reader, name string) bool {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		if slices.ContainsFunc(scope.Metrics, func(m metricdata.Metrics) bool { return m.Name == name }) {
+			return true
+		}
+	}
+	return false
+}
+
 // The lag costs requests, so it is measured only while somebody asks for metrics.
 func TestTheLagIsMeasuredWhileSomebodyAsksForMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := docstore.Open("", docstore.Options{InMemory: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		records, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		leases, err := docstore.NewLeases(t.Context(), records, "mailer", orders)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reader := metric.NewManualReader()
-		u := &UI{
-			dashboard: dashboard.New(dashboard.Options{}), provider: metric.NewMeterProvider(metric.WithReader(reader)),
-			scrapes: &scrapes{next: http.NotFoundHandler()},
-		}
-		unit, err := u.Unit("mailer", "orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		handler := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
-		p, err := changefeed.New(orders, leases, handler, changefeed.Options{})
+		orders, leases := containers(t)
+		u, unit, reader := shownNowhere(t)
+		p, err := changefeed.New(orders, leases, done, changefeed.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,20 +194,7 @@ func TestTheLagIsMeasuredWhileSomebodyAsksForMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hasLag := func() bool {
-			var all metricdata.ResourceMetrics
-			if err := reader.Collect(t.Context(), &all); err != nil {
-				t.Fatal(err)
-			}
-			for _, scope := range all.ScopeMetrics {
-				for _, m := range scope.Metrics {
-					if m.Name == "changefeed.lag.unknown" || m.Name == "changefeed.lag" {
-						return true
-					}
-				}
-			}
-			return false
-		}
+		hasLag := func() bool { return has(t, reader, "changefeed.lag.unknown") || has(t, reader, "changefeed.lag") }
 		time.Sleep(time.Hour + lagEvery/2) // between two ticks
 		if n.Load() != 0 || hasLag() {
 			t.Errorf("nobody has asked, and the lag was measured %d times", n.Load())
@@ -199,4 +220,81 @@ func TestTheLagIsMeasuredWhileSomebodyAsksForMetrics(t *testing.T) {
 			t.Error("the lag is shown after the end of its unit")
 		}
 	})
+}
+
+// An instance that is hidden is measured no more, also if it still runs: another one may have its name.
+func TestAHiddenInstanceIsNotMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders, leases := containers(t)
+		_, unit, reader := shownNowhere(t)
+		p, err := changefeed.New(orders, leases, done, changefeed.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hide, err := unit.Show(t.Context(), orders, leases, nil, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if !has(t, reader, "changefeed.instance.leases") {
+			t.Error("an instance that is shown is not measured")
+		}
+		hide()
+		if has(t, reader, "changefeed.instance.leases") {
+			t.Error("an instance that is hidden is measured")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Without a key only addresses of this machine will do: an address without a host is one of each network.
+func TestAnAddressForOthersNeedsAKey(t *testing.T) {
+	for _, tt := range []struct {
+		address, key string
+		ok           bool
+	}{
+		{"", "", true},
+		{"127.0.0.1:8090", "", true},
+		{"[::1]:0", "", true},
+		{"localhost:8090", "", true},
+		{":8090", "", false},
+		{"0.0.0.0:8090", "", false},
+		{"[::]:8090", "", false},
+		{"shop.example:8090", "", false},
+		{":8090", "secret", true},
+		{"shop.example:8090", "secret", true},
+		{"127.0.0.1", "secret", false},
+		{"127.0.0.1:65536", "secret", false},
+	} {
+		t.Setenv(KeyVariable, tt.key)
+		o := options(tt.address)
+		if err := o.Check(); (err == nil) != tt.ok {
+			t.Errorf("%q with the key %q: %v", tt.address, tt.key, err)
+		}
+	}
+}
+
+// A dashboard on all addresses is found by a name that a browser can open.
+func TestTheURLOfAllAddressesIsOneOfThisMachine(t *testing.T) {
+	t.Setenv(KeyVariable, "secret")
+	for address, want := range map[string]string{
+		":0": "http://localhost:", "0.0.0.0:0": "http://localhost:", "127.0.0.1:0": "http://127.0.0.1:",
+	} {
+		u, err := Open(t.Context(), options(address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := u.URL(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "/") {
+			t.Errorf("%s: the URL is %s, want %s with a port", address, got, want)
+		}
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package unit
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/millrace/changefeed/docstore"
@@ -30,7 +31,7 @@ func TestUnitsAreFoundInAStore(t *testing.T) {
 		in   *docstore.Container
 		name string
 		of   *docstore.Container
-	}{{leases, "mailer", orders}, {leases, "audit", orders}, {other, "mailer", users}} {
+	}{{leases, "mailer", orders}, {leases, "audit", orders}, {other, "mailer", users}, {other, "mailer", orders}} {
 		store, err := docstore.NewLeases(t.Context(), u.in, u.name, u.of)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +51,7 @@ func TestUnitsAreFoundInAStore(t *testing.T) {
 	}
 	upsert(users, "ada")
 	upsert(leases, "note") // no record of a unit
-	find := func() (names string) {
+	find := func() (names []string) {
 		found, err := FindIn(t.Context(), db)
 		if err != nil {
 			t.Fatal(err)
@@ -60,18 +61,20 @@ func TestUnitsAreFoundInAStore(t *testing.T) {
 			if err != nil || len(records) != 2 || u.Source == nil {
 				t.Errorf("%s on %s: %d records, %v", u.Name, u.Container, len(records), err)
 			}
-			names += u.Name + " on " + u.Container + ", "
+			names = append(names, u.Name+" on "+u.Container)
 		}
+		slices.Sort(names)
 		return names
 	}
-	if got := find(); got != "audit on orders, mailer on orders, mailer on users, " &&
-		got != "mailer on orders, audit on orders, mailer on users, " {
-		t.Errorf("found %s", got)
+	// Two units of one name have the container other, and mailer on orders is a unit in each container of leases.
+	want := []string{"audit on orders", "mailer on orders", "mailer on orders", "mailer on users"}
+	if got := find(); !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
 	}
 	for n := range mostRecords {
 		upsert(leases, fmt.Sprint(n))
 	}
-	if got := find(); got != "mailer on users, " {
-		t.Errorf("in a container with many documents: found %s", got)
+	if got := find(); !slices.Equal(got, []string{"mailer on orders", "mailer on users"}) {
+		t.Errorf("in a container with many documents: found %q", got)
 	}
 }
