@@ -32,6 +32,9 @@ func (d *Dashboard) guard(next http.Handler) http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
+		if r.ContentLength != 0 { // nobody reads a body, and the answer does not wait for one
+			w.Header().Set("Connection", "close")
+		}
 		switch {
 		case d.o.Key == "" && !isHost(r.Host):
 			refuse(w, http.StatusMisdirectedRequest, "the Host header is "+r.Host+": want localhost or an IP address, "+

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"math"
@@ -218,4 +219,17 @@ func TestNumbersThatAreNoneBreakNoAnswer(t *testing.T) {
 			t.Errorf("%v: %s", n, got)
 		}
 	}
+}
+
+// An answer does not wait for a body that never comes.
+func TestABodyIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := serve(t, New(Options{}))
+		conn := n.dial(t, "POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
+		began := time.Now()
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || answer.StatusCode != http.StatusMethodNotAllowed || time.Since(began) != 0 {
+			t.Errorf("%v, %v after %v", answer, err, time.Since(began))
+		}
+	})
 }
