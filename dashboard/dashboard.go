@@ -160,7 +160,7 @@ func (d *Dashboard) find(r *http.Request) (*shown, error) {
 	d.mu.Unlock()
 	if isFirst {
 		select {
-		case <-d.survey().done:
+		case <-d.survey(r.Context()).done:
 		case <-r.Context().Done():
 		}
 	}

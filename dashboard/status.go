@@ -130,7 +130,7 @@ type Instance struct {
 
 // serveStatus answers GET /status.
 func (d *Dashboard) serveStatus(w http.ResponseWriter, r *http.Request) {
-	s := d.survey()
+	s := d.survey(r.Context())
 	select {
 	case <-s.done:
 		write(w, http.StatusOK, s.status.json)

@@ -85,7 +85,7 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	ticks := time.NewTicker(d.o.Interval)
 	defer ticks.Stop()
 	var pause <-chan time.Time // until events are sent, if there are some
-	listing := d.survey()
+	listing := d.survey(r.Context())
 	listed := listing.done // nil until the next tick
 	for isTold := true; ; {
 		if isTold {
@@ -112,7 +112,7 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 			to.send("event: status\ndata: %s\n\n", listing.status.json)
 		case <-ticks.C:
 			if listed == nil {
-				listing = d.survey()
+				listing = d.survey(r.Context())
 				listed = listing.done
 			}
 		}

@@ -17,33 +17,33 @@ type survey struct {
 	status *Status // once done is closed
 }
 
-// survey returns a survey that is under way, or one that is younger than the interval.
-func (d *Dashboard) survey() *survey {
+// survey returns a survey that is under way, or one that is younger than the interval. It goes on when ctx has ended.
+func (d *Dashboard) survey(ctx context.Context) *survey {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.last
 	if s == nil || s.status != nil && time.Since(s.status.taken) >= d.o.Interval {
 		s = &survey{done: make(chan struct{})}
 		d.last = s
-		go d.run(s, slices.Clone(d.units))
+		go d.run(context.WithoutCancel(ctx), s, slices.Clone(d.units))
 	}
 	return s
 }
 
 // run lists units and those that are found.
-func (d *Dashboard) run(s *survey, own []*shown) {
+func (d *Dashboard) run(ctx context.Context, s *survey, own []*shown) {
 	made := &Status{
 		Version: statusVersion, At: time.Now().UTC(), Name: d.o.Name, Program: d.o.Version, taken: time.Now(),
 	}
-	units := withFound(own, d.findUnits())
+	units := withFound(own, d.findUnits(ctx))
 	d.mu.Lock()
 	made.Error = textOf(d.findError)
 	d.mu.Unlock()
 	listings := make([]*listing, len(units))
 	for i, u := range units {
-		listings[i] = u.list()
+		listings[i] = u.list(ctx)
 	}
-	late, end := context.WithTimeout(context.Background(), surveyTimeout+patience)
+	late, end := context.WithTimeout(ctx, surveyTimeout+patience)
 	defer end()
 	made.Units = make([]UnitStatus, len(units))
 	for i, u := range units {
@@ -86,7 +86,7 @@ func (l *listing) isOver() bool {
 
 // list lists a unit, or returns the listing that is under way. A store may not obey the context: then the unit is
 // unknown until the store has answered.
-func (s *shown) list() *listing {
+func (s *shown) list(ctx context.Context) *listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.going; l != nil {
@@ -100,7 +100,7 @@ func (s *shown) list() *listing {
 	l := &listing{began: time.Now(), done: make(chan struct{})}
 	s.going = l
 	go func() {
-		l.status = s.tryStatus()
+		l.status = s.tryStatus(ctx)
 		s.mu.Lock()
 		s.going, s.isUnknown = nil, l.status.Error != nil
 		s.mu.Unlock()
@@ -110,8 +110,8 @@ func (s *shown) list() *listing {
 }
 
 // tryStatus is the state of a unit. A panic of its store is an error.
-func (s *shown) tryStatus() (u UnitStatus) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), surveyTimeout, errNotListed)
+func (s *shown) tryStatus(ctx context.Context) (u UnitStatus) {
+	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, errNotListed)
 	defer cancel()
 	defer func() {
 		if why := recover(); why != nil {
@@ -135,7 +135,7 @@ const patience = time.Second
 const findEvery = 10 * time.Second
 
 // findUnits returns the units that Options.Find has found.
-func (d *Dashboard) findUnits() []*shown {
+func (d *Dashboard) findUnits(ctx context.Context) []*shown {
 	d.mu.Lock()
 	isDue := d.o.Find != nil && !d.isFinding && time.Since(d.foundAt) >= findEvery
 	if isDue {
@@ -146,7 +146,7 @@ func (d *Dashboard) findUnits() []*shown {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			d.refresh()
+			d.refresh(ctx)
 		}()
 		select {
 		case <-ended:
@@ -163,8 +163,8 @@ func (d *Dashboard) findUnits() []*shown {
 
 // refresh finds units. A unit that was found before stays the same one, so that it has a pace, unless it could not be
 // listed: its container may be another one of the same name.
-func (d *Dashboard) refresh() {
-	units, err := d.callFind()
+func (d *Dashboard) refresh(ctx context.Context) {
+	units, err := d.callFind(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isFinding, d.findError = false, err; err != nil {
@@ -185,8 +185,8 @@ func (d *Dashboard) refresh() {
 }
 
 // callFind calls Options.Find. A panic is an error.
-func (d *Dashboard) callFind() (units []Unit, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), surveyTimeout)
+func (d *Dashboard) callFind(ctx context.Context) (units []Unit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	defer func() {
 		if why := recover(); why != nil {
