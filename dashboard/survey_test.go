@@ -104,7 +104,8 @@ func TestAStoreThatHangsDelaysOthersOnce(t *testing.T) {
 		for i, most := range []time.Duration{surveyTimeout + patience, 0, 0} {
 			began := time.Now()
 			_, s := ask[Status](t, d, "/status")
-			if took := time.Since(began); took > most || len(s.Units) != 2 || s.Units[0].Error == nil || s.Units[1].Error != nil {
+			took := time.Since(began)
+			if took > most || len(s.Units) != 2 || s.Units[0].Error == nil || s.Units[1].Error != nil {
 				t.Errorf("%d: after %v: %+v", i, took, s.Units)
 			}
 			if code, _ := ask[Health](t, d, "/healthz"); code != http.StatusOK {

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// oddPage opens the page with a stream of events of the test's own.
+// Whatever a state says is text, also names as those of the prototypes of JavaScript. Rows and lines stay what they are.
 func TestThePageWithOddStates(t *testing.T) {
 	states := make(chan string)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +38,8 @@ func TestThePageWithOddStates(t *testing.T) {
 				http.NotFound(w, r)
 				return
 			}
-			w.Header().Set("Content-Type", map[string]string{".js": "text/javascript", ".css": "text/css"}[filepath.Ext(r.URL.Path)])
+			types := map[string]string{".js": "text/javascript", ".css": "text/css"}
+			w.Header().Set("Content-Type", types[filepath.Ext(r.URL.Path)])
 			_, _ = w.Write(text)
 		}
 	}))
@@ -47,7 +48,8 @@ func TestThePageWithOddStates(t *testing.T) {
 	evil := `<img src=x onerror="window.hacked=1">` + "\u202e\u061c\u00ad\U000e0041"
 	lease := func(token string, i int) map[string]any {
 		return map[string]any{
-			"lease": token, "range": token, "from": float64(i) / 1000, "to": float64(i+1) / 1000, "owner": evil, "state": evil,
+			"lease": token, "range": token, "from": float64(i) / 1000, "to": float64(i+1) / 1000,
+			"owner": evil, "state": evil,
 			"position": evil, "attempts": 9, "held": 1, "set_aside": 1, "silent_seconds": 1, "expiration_seconds": 10,
 			"in_hand_seconds": nil, "failing_seconds": nil, "outage_seconds": nil, "notes": []string{evil}, "here": nil,
 			"pending": 5, "pending_exact": true, "per_second": 2.5, "seconds_left": nil, "oldest_seconds": 1,
@@ -60,14 +62,14 @@ func TestThePageWithOddStates(t *testing.T) {
 		}
 		finding := map[string]any{"word": evil, "grade": "failure", "lease": evil, "text": evil, "next": evil}
 		instance := map[string]any{
-			"name": evil, "presence": evil, "is_here": false, "leases": 1, "weight": 1, "silent_seconds": 1, "handler": evil,
-			"program": evil, "options": evil, "notes": []string{evil},
+			"name": evil, "presence": evil, "is_here": false, "leases": 1, "weight": 1, "silent_seconds": 1,
+			"handler": evil, "program": evil, "options": evil, "notes": []string{evil},
 		}
 		units := []any{}
 		for _, name := range []string{evil, "__proto__", "constructor"} {
 			units = append(units, map[string]any{
-				"name": name, "container": "__proto__", "sentence": evil, "error": nil, "is_here": false, "findings": []any{finding},
-				"leases": leases, "holes": []any{}, "instances": []any{instance}, "requests": 1, "request_units": 1,
+				"name": name, "container": "__proto__", "sentence": evil, "error": nil, "is_here": false,
+				"findings": []any{finding}, "leases": leases, "holes": []any{}, "instances": []any{instance}, "requests": 1, "request_units": 1,
 				"pending": 5, "pending_exact": true, "per_second": 2.5,
 			})
 		}
@@ -98,12 +100,14 @@ func TestThePageWithOddStates(t *testing.T) {
 	do(t, tab, chromedp.Evaluate("document.querySelector('button.token').focus()", nil),
 		chromedp.Evaluate("document.querySelector('table.windowed').parentElement.scrollTop = 1e9", nil))
 	eventually(t, "the region has the focus", func() error {
-		if role := evaluate[string](t, tab, "document.activeElement.role || document.activeElement.tagName"); role != "region" {
+		role := evaluate[string](t, tab, "document.activeElement.role || document.activeElement.tagName")
+		if role != "region" {
 			return fmt.Errorf("%q has", role)
 		}
 		return nil
 	})
-	// To open and close a lease adds nothing to the lines, whatever the clock of the browser is; a clock set back begins anew.
+	// To open and close a lease adds nothing to the lines, whatever the clock of the browser is. A clock that is set back
+	// begins them anew.
 	do(t, tab, chromedp.Evaluate("document.querySelector('table.windowed').parentElement.scrollTop = 0", nil))
 	do(t, tab, chromedp.Click("button.token"))
 	shows(t, tab, ".detail", "What is known")
