@@ -214,6 +214,20 @@ func TestAFloodOfEventsIsSentInParts(t *testing.T) {
 	})
 }
 
+// One dead letter with an impossible time does not hide the others.
+func TestATimeThatIsNoneBreaksNoAnswer(t *testing.T) {
+	for _, text := range []string{"9999-12-31T23:59:59-12:00", "0000-01-01T00:00:00+12:00"} {
+		parked, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := string(jsonOf(letterOf(&feed.DeadLetter{ID: "1", Parked: parked})))
+		if !strings.Contains(got, `"id":"1"`) {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 func TestNumbersThatAreNoneBreakNoAnswer(t *testing.T) {
 	for _, n := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 3} {
 		if got := string(jsonOf(UnitStatus{Charge: numberIn(n)})); strings.Contains(got, "is no JSON") {

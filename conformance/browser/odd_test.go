@@ -69,7 +69,8 @@ func TestThePageWithOddStates(t *testing.T) {
 		for _, name := range []string{evil, "__proto__", "constructor"} {
 			units = append(units, map[string]any{
 				"name": name, "container": "__proto__", "sentence": evil, "error": nil, "is_here": false,
-				"findings": []any{finding}, "leases": leases, "holes": []any{}, "instances": []any{instance}, "requests": 1, "request_units": 1,
+				"findings": []any{finding}, "leases": leases, "holes": []any{}, "instances": []any{instance},
+				"requests": 1, "request_units": 1,
 				"pending": 5, "pending_exact": true, "per_second": 2.5,
 			})
 		}
