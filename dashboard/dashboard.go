@@ -60,6 +60,10 @@ type name struct{ unit, container string }
 type shown struct {
 	Unit
 	admin *admin.Unit
+
+	mu        sync.Mutex // guards the rest
+	going     *listing   // nil if there is none
+	isUnknown bool       // the last listing has failed
 }
 
 // A Dashboard is an [http.Handler] that shows units. Its methods may be called by several goroutines.
@@ -69,13 +73,13 @@ type Dashboard struct {
 	events  *journal
 	viewers hub
 
-	mu    sync.Mutex
-	units []*shown // by their names
-	last  *Status
+	mu    sync.Mutex // guards the rest
+	units []*shown   // by their names
+	last  *survey
 
-	surveying sync.Mutex // held while units are found and listed; guards the rest
 	found     []*shown
-	foundAt   time.Time
+	foundAt   time.Time // when it began
+	isFinding bool
 	findError error
 }
 
@@ -107,7 +111,9 @@ func (d *Dashboard) Show(u Unit) (hide func()) {
 }
 
 // newShown makes a unit that is shown.
-func newShown(u Unit) *shown { return &shown{u, admin.Open(u.Source, u.Leases, admin.Options{})} }
+func newShown(u Unit) *shown {
+	return &shown{Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{})}
+}
 
 // name is the name of a unit that is shown.
 func (s *shown) name() name { return name{s.Name, s.Container} }
@@ -149,9 +155,18 @@ var errNoUnit = errors.New("the dashboard shows no such unit")
 // find returns the unit that a request names. The container may be left out if only one unit has the name.
 func (d *Dashboard) find(r *http.Request) (*shown, error) {
 	wanted := name{r.FormValue("unit"), r.FormValue("container")}
-	d.surveying.Lock()
-	all := d.withFound(r.Context(), d.all())
-	d.surveying.Unlock()
+	d.mu.Lock()
+	isFirst := d.o.Find != nil && d.foundAt.IsZero()
+	d.mu.Unlock()
+	if isFirst {
+		select {
+		case <-d.survey(r.Context()).done:
+		case <-r.Context().Done():
+		}
+	}
+	d.mu.Lock()
+	all := withFound(d.units, d.found)
+	d.mu.Unlock()
 	var found *shown
 	for _, s := range all {
 		if s.Name != wanted.unit || wanted.container != "" && s.Container != wanted.container {
@@ -166,60 +181,4 @@ func (d *Dashboard) find(r *http.Request) (*shown, error) {
 		return nil, errNoUnit
 	}
 	return found, nil
-}
-
-// surveyed returns the state of the units, which is younger than the interval. Callers that come at the same time get
-// the same state.
-func (d *Dashboard) surveyed(ctx context.Context) *Status {
-	d.surveying.Lock()
-	defer d.surveying.Unlock()
-	d.mu.Lock()
-	last := d.last
-	d.mu.Unlock()
-	if last != nil && time.Since(last.taken) < d.o.Interval {
-		return last
-	}
-	own := d.all()
-	made := d.survey(ctx, d.withFound(ctx, own))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if slices.Equal(own, d.units) && ctx.Err() == nil { // else the next call asks again
-		d.last = made
-	}
-	return made
-}
-
-// findEvery is how often units are found.
-const findEvery = 10 * time.Second
-
-// withFound returns units and those that Options.Find finds, each once, by their names. A unit that was found before
-// stays the same one, so that it has a pace.
-func (d *Dashboard) withFound(ctx context.Context, own []*shown) []*shown {
-	if d.o.Find == nil {
-		return own
-	}
-	if time.Since(d.foundAt) >= findEvery {
-		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
-		defer cancel()
-		units, err := d.o.Find(ctx)
-		if d.findError = err; err == nil {
-			var found []*shown
-			for _, u := range units {
-				made := newShown(u)
-				if i := slices.IndexFunc(d.found, func(s *shown) bool { return s.name() == made.name() }); i >= 0 {
-					made = d.found[i]
-				}
-				found = append(found, made)
-			}
-			d.found, d.foundAt = found, time.Now()
-		}
-	}
-	all := slices.Clone(own)
-	for _, s := range d.found {
-		if !slices.ContainsFunc(own, func(o *shown) bool { return o.name() == s.name() }) {
-			all = append(all, s)
-		}
-	}
-	slices.SortFunc(all, byName)
-	return all
 }

@@ -93,7 +93,7 @@ func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, entry := range e.History {
 		made.History = append(made.History, Action{
-			entry.At.UTC(), string(entry.Action), entry.By, entry.Reason, entry.Done, entry.Count, entry.Failed,
+			timeIn(entry.At), string(entry.Action), entry.By, entry.Reason, entry.Done, entry.Count, entry.Failed,
 		})
 	}
 	answer(w, http.StatusOK, made)
@@ -126,11 +126,20 @@ func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, all)
 }
 
+// timeIn is a time for JSON, which has none outside of the years 0 to 9999. A document may name any; such a time is
+// unknown.
+func timeIn(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() < 0 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
 // letterOf is a dead letter as JSON.
 func letterOf(l *feed.DeadLetter) Letter {
 	made := Letter{
 		ID: l.ID, Item: l.Change.ID, LSN: l.Change.LSN, Disposition: string(l.Disposition), Cause: l.Cause,
-		Attempts: l.Attempts, Lease: l.Lease, Instance: l.Instance, Parked: l.Parked.UTC(), Key: []byte("null"),
+		Attempts: l.Attempts, Lease: l.Lease, Instance: l.Instance, Parked: timeIn(l.Parked), Key: []byte("null"),
 	}
 	if json.Valid([]byte(l.Change.PartitionKey)) {
 		made.Key = json.RawMessage(l.Change.PartitionKey)

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Who may look, and what a browser may do with what it gets.
@@ -29,6 +31,9 @@ func (d *Dashboard) guard(next http.Handler) http.Handler {
 			"Cache-Control":                "no-store",
 		} {
 			w.Header().Set(name, value)
+		}
+		if r.ContentLength != 0 { // nobody reads a body, and the answer does not wait for one
+			w.Header().Set("Connection", "close")
 		}
 		switch {
 		case d.o.Key == "" && !isHost(r.Host):
@@ -100,7 +105,14 @@ func answer(w http.ResponseWriter, status int, body any) { write(w, status, json
 func write(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that is gone needs no answer
+	to := http.NewResponseController(w)
+	for part := range slices.Chunk(text, 64<<10) {
+		_ = to.SetWriteDeadline(time.Now().Add(writeTimeout)) // a test's recorder has none
+		if _, err := w.Write(part); err != nil {
+			return // a client that is gone, or takes nothing, needs no answer
+		}
+	}
+	_, _ = w.Write([]byte("\n")) // the text is also that of other answers, so nothing is appended to it
 }
 
 // jsonOf is a value as JSON.

@@ -67,7 +67,7 @@ func statusOf(ok bool) int {
 func (d *Dashboard) health() Health {
 	h := Health{OK: true, Version: d.o.Version, Checks: []Check{}, Units: []UnitHealth{}}
 	for _, name := range slices.Sorted(maps.Keys(d.o.Checks)) {
-		why := textOf(d.o.Checks[name]())
+		why := textOf(called(d.o.Checks[name]))
 		h.OK = h.OK && why == nil
 		h.Checks = append(h.Checks, Check{name, why == nil, why})
 	}
@@ -79,6 +79,16 @@ func (d *Dashboard) health() Health {
 		}
 	}
 	return h
+}
+
+// called calls a check. A panic is an error.
+func called(check func() error) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("the check panicked: %v", why)
+		}
+	}()
+	return check()
 }
 
 // health is the health of the instance of a unit.

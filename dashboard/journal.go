@@ -50,7 +50,7 @@ func (j *journal) add(e Event) {
 	j.mu.Lock()
 	j.count++
 	e.Run, e.ID = j.run, j.count
-	if j.events = append(j.events, e); len(j.events) > mostEvents {
+	if j.events = append(j.events, e); len(j.events) >= 2*mostEvents { // a copy for each event would cost too much
 		j.events = append([]Event{}, j.events[len(j.events)-mostEvents:]...)
 	}
 	j.mu.Unlock()
@@ -61,7 +61,7 @@ func (j *journal) add(e Event) {
 func (j *journal) after(id int64) []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	missing := min(j.count-id, int64(len(j.events)))
+	missing := min(j.count-id, int64(len(j.events)), mostEvents)
 	if missing <= 0 {
 		return nil
 	}

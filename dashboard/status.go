@@ -2,9 +2,8 @@ package dashboard
 
 import (
 	"context"
-	"errors"
+	"math"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -131,39 +130,34 @@ type Instance struct {
 
 // serveStatus answers GET /status.
 func (d *Dashboard) serveStatus(w http.ResponseWriter, r *http.Request) {
-	write(w, http.StatusOK, d.surveyed(r.Context()).json)
+	s := d.survey(r.Context())
+	select {
+	case <-s.done:
+		write(w, http.StatusOK, s.status.json)
+	case <-r.Context().Done():
+	}
 }
 
-// survey lists the units, all at the same time.
-func (d *Dashboard) survey(ctx context.Context, units []*shown) *Status {
-	made := &Status{
-		Version: statusVersion, At: time.Now().UTC(), Name: d.o.Name, Program: d.o.Version, taken: time.Now(),
-		Units: make([]UnitStatus, len(units)), Error: textOf(d.findError),
+// unknown is the state of a unit that cannot be listed.
+func (s *shown) unknown(err error) UnitStatus {
+	text := err.Error()
+	return UnitStatus{
+		Name: s.Name, Container: s.Container, IsHere: s.Processor != nil, Error: &text,
+		Sentence: "nobody knows how the unit is: " + text,
+		Finds:    []Finding{}, Leases: []Lease{}, Holes: []Hole{}, Instances: []Instance{},
 	}
-	var listing sync.WaitGroup
-	for i, s := range units {
-		listing.Go(func() { made.Units[i] = s.status(ctx) })
-	}
-	listing.Wait()
-	made.Health = d.health()
-	made.json = jsonOf(made)
-	return made
 }
 
 // status is the state of a unit.
 func (s *shown) status(ctx context.Context) UnitStatus {
-	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, errors.New("the unit was not listed in time"))
-	defer cancel()
-	u := UnitStatus{Name: s.Name, Container: s.Container, IsHere: s.Processor != nil}
-	u.Finds, u.Leases, u.Holes, u.Instances = []Finding{}, []Lease{}, []Hole{}, []Instance{}
 	l, err := s.admin.List(ctx)
 	if err != nil {
-		text := err.Error()
-		u.Sentence, u.Error = "nobody knows how the unit is: "+text, &text
-		return u
+		return s.unknown(err)
 	}
+	u := s.unknown(errNotListed)
+	u.Error = nil
 	u.Sentence, u.Lag = l.Sentence(), lagOf(&l.Estimate.Total, l.At)
-	u.Requests, u.Charge = l.Estimate.Cost.Requests, l.Estimate.Cost.Charge
+	u.Requests, u.Charge = l.Estimate.Cost.Requests, numberIn(l.Estimate.Cost.Charge)
 	for _, f := range l.Findings() {
 		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Next})
 	}
@@ -269,6 +263,14 @@ func positionOf(p feed.Position) string {
 		return p.Token
 	}
 	return p.Start.String()
+}
+
+// numberIn is a number for JSON, which has none that is infinite or no number. A broken account may send those.
+func numberIn(n float64) float64 {
+	if math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0
+	}
+	return n
 }
 
 // ageOf is how many seconds ago something began; nil if it has not.

@@ -13,8 +13,9 @@ import (
 
 const (
 	mostViewers   = 100
-	writeTimeout  = 10 * time.Second // a viewer that takes no bytes for so long is dropped
-	reconnectTime = 2 * time.Second  // after which a browser connects again
+	writeTimeout  = 10 * time.Second       // a viewer that takes no bytes for so long is dropped
+	eventsEvery   = 100 * time.Millisecond // so many events cost each viewer little
+	reconnectTime = 2 * time.Second        // after which a browser connects again
 )
 
 // hub are the viewers.
@@ -67,37 +68,53 @@ func (h *hub) notify() {
 
 // serveEvents answers GET /events until the viewer goes.
 func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead { // a client that keeps the connection would wait for an answer to its next request
+		return
+	}
 	v, err := d.viewers.join()
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	defer d.viewers.leave(v)
-	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	to := stream{w, http.NewResponseController(w)}
 	to.send("retry: %d\n\n", reconnectTime.Milliseconds())
 	lastEvent := d.events.seen(r.Header.Get("Last-Event-ID"))
 	ticks := time.NewTicker(d.o.Interval)
 	defer ticks.Stop()
-	for isDue := true; ; {
-		if isDue {
-			to.send("event: status\ndata: %s\n\n", d.surveyed(r.Context()).json)
-		}
-		for _, e := range d.events.after(lastEvent) {
-			to.send("id: %s\nevent: event\ndata: %s\n\n", e.position(), jsonOf(e))
-			lastEvent = e.ID
+	var pause <-chan time.Time // until events are sent, if there are some
+	listing := d.survey(r.Context())
+	listed := listing.done // nil until the next tick
+	for isTold := true; ; {
+		if isTold {
+			for _, e := range d.events.after(lastEvent) {
+				to.send("id: %s\nevent: event\ndata: %s\n\n", e.position(), jsonOf(e))
+				lastEvent = e.ID
+			}
 		}
 		if err := to.flush(); err != nil {
 			return
 		}
+		isTold = false
 		select {
 		case <-r.Context().Done():
 			return
 		case <-v.news:
-			isDue = false
+			if pause == nil {
+				pause = time.After(eventsEvery)
+			}
+		case <-pause:
+			pause, isTold = nil, true
+		case <-listed:
+			listed = nil
+			to.send("event: status\ndata: %s\n\n", listing.status.json)
 		case <-ticks.C:
-			isDue = true
+			if listed == nil {
+				listing = d.survey(r.Context())
+				listed = listing.done
+			}
 		}
 	}
 }

@@ -44,7 +44,8 @@ func TestAViewerWhoGoesLeavesNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		d := New(Options{})
-		d.Show(Unit{Name: "mailer", Container: "orders", Source: w.orders, Leases: hold(w.leases)})
+		slow := hold(w.leases)
+		d.Show(Unit{Name: "mailer", Container: "orders", Source: w.orders, Leases: slow})
 		ctx, leave := context.WithCancel(t.Context())
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/status", nil)
 		r.Host = "localhost"
@@ -53,6 +54,7 @@ func TestAViewerWhoGoesLeavesNoError(t *testing.T) {
 		synctest.Wait()
 		leave()
 		listing.Wait()
+		close(slow.let)
 		_, s := ask[Status](t, d, "/status")
 		if len(s.Units) != 1 || s.Units[0].Error != nil {
 			t.Errorf("the next viewer gets %+v, want the state of the unit", s.Units)

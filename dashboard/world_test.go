@@ -161,9 +161,15 @@ func serve(t *testing.T, d *Dashboard) network {
 // connect sends a request for events. Whoever reads the connection gets the answer.
 func (n network) connect(t *testing.T, header string) net.Conn {
 	t.Helper()
+	return n.dial(t, "GET /events HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n")
+}
+
+// dial sends a request.
+func (n network) dial(t *testing.T, request string) net.Conn {
+	t.Helper()
 	ours, theirs := net.Pipe()
 	n.conns <- theirs
-	if _, err := io.WriteString(ours, "GET /events HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n"); err != nil {
+	if _, err := io.WriteString(ours, request); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ours.Close() })

@@ -49,7 +49,7 @@ function titleOf(status) {
   const failures = status.units.flatMap((u) => u.findings).filter((f) => f.grade === 'failure').length;
   const unknown = status.units.some((u) => u.error !== null);
   const mark = unknown ? '? ' : failures > 0 ? `(${failures}) ` : '';
-  return `${mark}${status.units.map((u) => u.name).join(', ') || status.name} – changefeed`;
+  return shown(`${mark}${status.units.map((u) => u.name).join(', ') || status.name} – changefeed`);
 }
 
 function showEvent(event) {

@@ -11,6 +11,7 @@ export class History {
 
   add(time, value) {
     if (value === null || value === undefined) return;
+    if (time < this.times.at(-1)) [this.times, this.values] = [[], []]; // the clock was set back
     this.times.push(time);
     this.values.push(value);
     if (this.times.length > kept) {

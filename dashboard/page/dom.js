@@ -24,8 +24,8 @@ export function isolated(text) {
 
 // shown makes characters visible that would change how the text beside them looks.
 export function shown(text) {
-  return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
-    (c) => '\\u' + c.codePointAt(0).toString(16).padStart(4, '0'));
+  return String(text).replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu,
+    (c) => [...Array(c.length).keys()].map((i) => '\\u' + c.charCodeAt(i).toString(16).padStart(4, '0')).join(''));
 }
 
 // table makes a table in a region that scrolls, also by keyboard.

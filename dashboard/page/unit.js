@@ -55,13 +55,22 @@ export class Unit {
       this.leasesTitle, leases.region, this.detail, this.instancesTitle, this.instances.region, this.letters, this.cost);
   }
 
+  // show shows the unit as it is at a time.
   show(unit, at) {
     this.last = unit;
+    this.record('', unit, at);
+    for (const l of unit.leases) this.record(l.lease, l, at);
+    const kept = new Set(['', this.chosen, ...unit.leases.map((l) => l.lease)]);
+    for (const token of this.histories.keys()) if (!kept.has(token)) this.histories.delete(token);
+    this.draw();
+  }
+
+  // draw shows the unit as it was last.
+  draw() {
+    const unit = this.last;
     say(this.sentence, shown(unit.sentence));
     this.showFindings(unit.findings);
     this.colourOf = colouring(unit);
-    this.record('', unit, at);
-    for (const l of unit.leases) this.record(l.lease, l, at);
     this.behind.show(this.historyOf('').pending);
     this.pace.show(this.historyOf('').rate);
     this.showBar(unit);
@@ -177,7 +186,7 @@ export class Unit {
       make('div', { class: 'charts' }, this.own.behind.figure, this.own.pace.figure), facts);
     this.detail.hidden = false;
     this.leases.reveal(token);
-    this.show(this.last, Date.now());
+    this.draw();
     title.focus();
     const answer = await ask('explain', { unit: this.name, container: this.container, lease: token });
     if (this.chosen !== token) return;
@@ -191,7 +200,7 @@ export class Unit {
     this.detail.hidden = true;
     this.detail.replaceChildren();
     this.leases.reveal(token)?.querySelector('button')?.focus();
-    this.show(this.last, Date.now());
+    this.draw();
   }
 
   showDetailCharts() {

@@ -26,7 +26,8 @@ export class Windowed {
     this.draw();
   }
 
-  // draw makes the rows that can be seen, keeps those that are there, and drops the others, but for one with the focus.
+  // draw makes the rows that can be seen, keeps those that are there, and drops the others. If one of them has the focus,
+  // the region gets it, so that the keyboard goes on from there.
   draw() {
     const first = Math.max(0, Math.floor(this.region.scrollTop / height) - spare);
     const last = Math.min(this.items.length, first + Math.ceil((this.region.clientHeight || 400) / height) + 2 * spare);
@@ -41,7 +42,9 @@ export class Windowed {
       before = row;
     }
     for (const [key, row] of this.rows) {
-      if (drawn.get(key) !== row) row.remove();
+      if (drawn.get(key) === row) continue;
+      if (row.contains(document.activeElement)) this.region.focus({ preventScroll: true });
+      row.remove();
     }
     this.rows = drawn;
     this.above.firstChild.style.height = `${first * height}px`;

@@ -29,6 +29,18 @@ var waivers = []waiver{
 		"a handler that ignores its context cannot be waited for: it keeps its range until it returns",
 	},
 	{
+		"goroutine", "dashboard/survey.go:Dashboard.survey",
+		"a survey is for all who wait for it, of whom each may go before its end",
+	},
+	{
+		"goroutine", "dashboard/survey.go:shown.list",
+		"a store that ignores its context cannot be waited for: it is asked again only when it has answered",
+	},
+	{
+		"goroutine", "dashboard/survey.go:Dashboard.findUnits",
+		"a search that ignores its context cannot be waited for: it is called again only when it has returned",
+	},
+	{
 		"calls", "cosmosrest/call.go:call.recoverPanic",
 		"net/http wants its own panic back, with which a handler cuts a connection",
 	},

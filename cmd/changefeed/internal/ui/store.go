@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
@@ -64,7 +65,13 @@ func (s *Store) find(ctx context.Context) (all []dashboard.Unit, err error) {
 	}
 	found, err := unit.FindIn(ctx, db)
 	for _, u := range found {
-		all = append(all, dashboard.Unit{Name: u.Name, Container: u.Container, Source: u.Source, Leases: u.Leases})
+		name := u.Name
+		if slices.ContainsFunc(found, func(o unit.Found) bool {
+			return o.Name == u.Name && o.Container == u.Container && o.In != u.In
+		}) { // such as the leases of before beside those of now
+			name += " in " + u.In
+		}
+		all = append(all, dashboard.Unit{Name: name, Container: u.Container, Source: u.Source, Leases: u.Leases})
 	}
 	return all, err
 }

@@ -3,7 +3,9 @@ package unit
 import (
 	"context"
 	"slices"
+	"strings"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -14,6 +16,7 @@ import (
 // Found is a unit of a store.
 type Found struct {
 	Name, Container string // as those of Unit
+	In              string // the name of the container of its records
 	Source          feed.Source
 	Leases          feed.LeaseStore
 }
@@ -22,24 +25,41 @@ type Found struct {
 // user, which would take long to read.
 const mostRecords = 20_000
 
+// mostRead is how many bytes of documents are read of a container: some times as many as so many records have.
+const mostRead = 64 << 20
+
 // FindIn finds the units in the containers of a store that may have leases.
 func FindIn(ctx context.Context, db *docstore.DB) (found []Found, err error) {
 	all := db.Containers()
 	for _, c := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if c.Count() > mostRecords {
+			continue
+		}
 		leases := place.Stored(c, place.Address{Database: c.Database(), Container: c.ID()})
 		if checkLeaseKey(leases) != nil {
 			continue
 		}
+		ids, err := idsOf(ctx, leases.Source)
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		// Most containers are of users. Only for those that seem to be monitored stores are opened, which costs much.
 		var monitored []*place.Container
 		for _, other := range all {
-			if other.Database() == c.Database() {
+			if other.Database() == c.Database() && seemsMonitored(other, ids) {
 				monitored = append(monitored, place.Stored(other, place.Address{
 					Database:  other.Database(),
 					Container: other.ID(),
 				}))
 			}
 		}
-		units, err := findUnits(ctx, registry{leases, monitored})
+		units, err := findUnits(ctx, registry{leases, monitored}, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -48,18 +68,45 @@ func FindIn(ctx context.Context, db *docstore.DB) (found []Found, err error) {
 	return found, nil
 }
 
+// idsOf returns the ids of documents that may be records: each has a dot. If there is too much to read, there are none.
+func idsOf(ctx context.Context, c feed.Source) (ids []string, err error) {
+	from := feed.Position{Start: feed.FromBeginning()}
+	count, size := 0, 0
+	for page, err := range changefeed.Pull(ctx, c, feed.FullRange(), from, changefeed.PullOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Changes {
+			doc := &page.Changes[i]
+			count, size = count+1, size+len(doc.Body)
+			if strings.Contains(doc.ID, ".") {
+				ids = append(ids, doc.ID)
+			}
+		}
+		if count > mostRecords || size > mostRead {
+			return nil, nil
+		}
+	}
+	return ids, context.Cause(ctx)
+}
+
+// seemsMonitored reports whether an id may be that of a record of a unit on a container: its prefix ends with the
+// resource id or the name of the container.
+func seemsMonitored(c *docstore.Container, ids []string) bool {
+	byRID, byName := "_"+c.RID()+".", "_"+c.ID()+"."
+	return slices.ContainsFunc(ids, func(id string) bool {
+		return strings.Contains(id, byRID) || strings.Contains(id, byName)
+	})
+}
+
 // findUnits finds the units of a container.
-func findUnits(ctx context.Context, r registry) (found []Found, err error) {
+func findUnits(ctx context.Context, r registry, ids []string) (found []Found, err error) {
 	suffixes, err := r.listSuffixes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	documents, err := someOf(ctx, r.leases.Source, mostRecords)
-	if err != nil || len(documents) > mostRecords {
-		return nil, err
-	}
-	for _, doc := range documents {
-		name, monitored := unitOf(suffixes, doc.ID)
+	for _, id := range ids {
+		name, monitored := unitOf(suffixes, id)
 		if name == "" || slices.ContainsFunc(found, func(f Found) bool {
 			return f.Name == name && f.Container == monitored.Address.Name()
 		}) {
@@ -69,7 +116,7 @@ func findUnits(ctx context.Context, r registry) (found []Found, err error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, Found{name, monitored.Address.Name(), monitored.Source, store})
+		found = append(found, Found{name, monitored.Address.Name(), r.leases.Address.Name(), monitored.Source, store})
 	}
 	return found, nil
 }

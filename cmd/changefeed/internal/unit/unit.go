@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -152,19 +151,12 @@ func (r registry) addressOf(name string) string {
 
 // everything returns all documents of a container.
 func everything(ctx context.Context, c feed.Source) (documents []feed.Change, err error) {
-	return someOf(ctx, c, math.MaxInt)
-}
-
-// someOf returns all documents of a container, or some more than a number if there are so many.
-func someOf(ctx context.Context, c feed.Source, most int) (documents []feed.Change, err error) {
 	from := feed.Position{Start: feed.FromBeginning()}
 	for page, err := range changefeed.Pull(ctx, c, feed.FullRange(), from, changefeed.PullOptions{}) {
 		if err != nil {
 			return nil, err
 		}
-		if documents = append(documents, page.Changes...); len(documents) > most {
-			break
-		}
+		documents = append(documents, page.Changes...)
 	}
 	return documents, context.Cause(ctx)
 }

@@ -1,0 +1,214 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Units are listed for all who ask at the same time, by a goroutine of its own: none of them waits for longer than it
+// wants, and one who goes takes nothing from the others.
+
+// survey is a listing of all units that is under way, or over.
+type survey struct {
+	done   chan struct{}
+	status *Status // once done is closed
+}
+
+// survey returns a survey that is under way, or one that is younger than the interval. It goes on when ctx has ended.
+func (d *Dashboard) survey(ctx context.Context) *survey {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.last
+	if s == nil || s.status != nil && time.Since(s.status.taken) >= d.o.Interval {
+		s = &survey{done: make(chan struct{})}
+		d.last = s
+		go d.run(context.WithoutCancel(ctx), s, slices.Clone(d.units))
+	}
+	return s
+}
+
+// run lists units and those that are found.
+func (d *Dashboard) run(ctx context.Context, s *survey, own []*shown) {
+	made := &Status{
+		Version: statusVersion, At: time.Now().UTC(), Name: d.o.Name, Program: d.o.Version, taken: time.Now(),
+	}
+	units := withFound(own, d.findUnits(ctx))
+	d.mu.Lock()
+	made.Error = textOf(d.findError)
+	d.mu.Unlock()
+	listings := make([]*listing, len(units))
+	for i, u := range units {
+		listings[i] = u.list(ctx)
+	}
+	late, end := context.WithTimeout(ctx, surveyTimeout+patience)
+	defer end()
+	made.Units = make([]UnitStatus, len(units))
+	for i, u := range units {
+		made.Units[i] = u.unknown(errNotListed)
+		select {
+		case <-listings[i].done:
+		case <-late.Done():
+		}
+		if listings[i].isOver() {
+			made.Units[i] = listings[i].status
+		}
+	}
+	made.Health = d.health()
+	made.json = jsonOf(made)
+	d.mu.Lock()
+	s.status = made
+	d.mu.Unlock()
+	close(s.done)
+}
+
+// errNotListed is why a unit is unknown if its store does not answer in time.
+var errNotListed = errors.New("the unit was not listed in time")
+
+// listing is a listing of one unit that is under way, or over.
+type listing struct {
+	began  time.Time
+	done   chan struct{}
+	status UnitStatus // once done is closed
+}
+
+// isOver reports whether the listing is over.
+func (l *listing) isOver() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// list lists a unit, or returns the listing that is under way. A store may not obey the context: then the unit is
+// unknown until the store has answered.
+func (s *shown) list(ctx context.Context) *listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.going; l != nil {
+		if time.Since(l.began) <= surveyTimeout {
+			return l
+		}
+		l = &listing{done: make(chan struct{}), status: s.unknown(errNotListed)}
+		close(l.done)
+		return l
+	}
+	l := &listing{began: time.Now(), done: make(chan struct{})}
+	s.going = l
+	go func() {
+		l.status = s.tryStatus(ctx)
+		s.mu.Lock()
+		s.going, s.isUnknown = nil, l.status.Error != nil
+		s.mu.Unlock()
+		close(l.done)
+	}()
+	return l
+}
+
+// tryStatus is the state of a unit. A panic of its store is an error.
+func (s *shown) tryStatus(ctx context.Context) (u UnitStatus) {
+	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, errNotListed)
+	defer cancel()
+	defer func() {
+		if why := recover(); why != nil {
+			u = s.unknown(fmt.Errorf("the listing panicked: %v", why))
+		}
+	}()
+	return s.status(ctx)
+}
+
+// wasUnknown reports whether the last listing of the unit has failed.
+func (s *shown) wasUnknown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isUnknown
+}
+
+// patience is how long after a timeout an answer may come.
+const patience = time.Second
+
+// findEvery is how often units are found.
+const findEvery = 10 * time.Second
+
+// findUnits returns the units that Options.Find has found.
+func (d *Dashboard) findUnits(ctx context.Context) []*shown {
+	d.mu.Lock()
+	isDue := d.o.Find != nil && !d.isFinding && time.Since(d.foundAt) >= findEvery
+	if isDue {
+		d.isFinding, d.foundAt = true, time.Now()
+	}
+	d.mu.Unlock()
+	if isDue {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			d.refresh(ctx)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(surveyTimeout + patience):
+			d.mu.Lock()
+			d.findError = errors.New("the units were not found in time")
+			d.mu.Unlock()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.found)
+}
+
+// refresh finds units. A unit that was found before stays the same one, so that it has a pace, unless it could not be
+// listed: its container may be another one of the same name.
+func (d *Dashboard) refresh(ctx context.Context) {
+	units, err := d.callFind(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isFinding, d.findError = false, err; err != nil {
+		return
+	}
+	var found []*shown
+	for _, u := range units {
+		made := newShown(u)
+		if indexOf(found, made) >= 0 {
+			continue
+		}
+		if i := indexOf(d.found, made); i >= 0 && !d.found[i].wasUnknown() {
+			made = d.found[i]
+		}
+		found = append(found, made)
+	}
+	d.found = found
+}
+
+// callFind calls Options.Find. A panic is an error.
+func (d *Dashboard) callFind(ctx context.Context) (units []Unit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("the search panicked: %v", why)
+		}
+	}()
+	return d.o.Find(ctx)
+}
+
+// withFound returns units and those that were found, each once, by their names.
+func withFound(own, found []*shown) []*shown {
+	all := slices.Clone(own)
+	for _, s := range found {
+		if indexOf(own, s) < 0 {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, byName)
+	return all
+}
+
+// indexOf is the index of the unit with the name of another one; -1 if there is none.
+func indexOf(all []*shown, other *shown) int {
+	return slices.IndexFunc(all, func(s *shown) bool { return s.name() == other.name() })
+}
