@@ -72,6 +72,8 @@ type Dashboard struct {
 	handler http.Handler
 	events  *journal
 	viewers hub
+	closed  chan struct{} // with Close
+	closing sync.Once
 
 	mu    sync.Mutex // guards the rest
 	units []*shown   // by their names
@@ -86,7 +88,7 @@ type Dashboard struct {
 // New makes a dashboard without units.
 func New(o Options) *Dashboard {
 	o.Interval = cmp.Or(max(o.Interval, 0), 2*time.Second)
-	d := &Dashboard{o: o, events: &journal{run: time.Now().UnixMilli()}}
+	d := &Dashboard{o: o, closed: make(chan struct{}), events: &journal{run: time.Now().UnixMilli()}}
 	d.events.tell = d.viewers.notify
 	d.handler = d.guard(d.routes())
 	return d
@@ -109,6 +111,10 @@ func (d *Dashboard) Show(u Unit) (hide func()) {
 		d.last = nil
 	}
 }
+
+// Close ends the streams of all viewers. A server that shuts down waits for its connections, and a stream does not end
+// by itself, so give Close to [http.Server.RegisterOnShutdown].
+func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 
 // newShown makes a unit that is shown.
 func newShown(u Unit) *shown {

@@ -60,8 +60,8 @@ type Letter struct {
 
 // Letters are dead letters of a unit.
 type Letters struct {
-	Letters []Letter `json:"letters"`
-	More    bool     `json:"more"` // there are more than these
+	Letters []Letter `json:"letters"` // null if this process cannot read them
+	More    bool     `json:"more"`    // there are more than these
 }
 
 // serveExplain answers GET /explain.
@@ -106,11 +106,11 @@ func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, err.Error())
 		return
 	}
-	all := Letters{Letters: []Letter{}}
 	if s.Letters == nil {
-		answer(w, http.StatusOK, all)
+		answer(w, http.StatusOK, Letters{})
 		return
 	}
+	all := Letters{Letters: []Letter{}}
 	ctx, cancel := context.WithTimeout(r.Context(), detailTimeout)
 	defer cancel()
 	for l, err := range s.Letters.Letters(ctx, "") {

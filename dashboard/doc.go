@@ -6,7 +6,9 @@
 //		Name: "mailer", Container: "shop/orders", Source: orders, Leases: leases, Processor: p,
 //	})
 //	defer hide()
-//	go http.ListenAndServe("127.0.0.1:8090", d)
+//	server := &http.Server{Addr: "127.0.0.1:8090", Handler: d}
+//	server.RegisterOnShutdown(d.Close) // else Shutdown waits for those who look
+//	go server.ListenAndServe()
 //
 // One process shows the whole unit, with the leases and the instances of all processes, because the lease store has
 // them. Events come from the process that shows them: give [Dashboard.Events] of the unit to the processor as its

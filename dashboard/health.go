@@ -105,6 +105,9 @@ func (s *shown) health() UnitHealth {
 	for i := range runs {
 		u.add(&runs[i], now)
 	}
+	if u.Leases == 0 && why != nil { // it does not wait for a lease: something is wrong
+		u.Ready, u.Waiting = false, why
+	}
 	return u
 }
 
@@ -130,7 +133,7 @@ func (u *UnitHealth) add(r *changefeed.Status, now time.Time) {
 	case r.At.IsZero():
 		u.Ready, u.Waiting = false, new("the first round of sharing leases is not over")
 	case len(r.Leases) == 0:
-		u.Waiting = new(fmt.Sprintf("there is no lease for this instance: the unit has %d for %d instances",
+		u.Waiting = new(fmt.Sprintf("this instance has no lease: the unit has %d for %d instances, and some may be paused",
 			r.Round.Leases, r.Round.Instances))
 	}
 }

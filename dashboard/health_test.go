@@ -76,7 +76,7 @@ func TestHealthAndReadinessOfUnits(t *testing.T) {
 		}
 		code, h = ask[Health](t, second, "/readyz")
 		if u := h.Units[0]; code != http.StatusOK || !u.Ready || u.Leases != 0 ||
-			*u.Waiting != "there is no lease for this instance: the unit has 1 for 2 instances" {
+			*u.Waiting != "this instance has no lease: the unit has 1 for 2 instances, and some may be paused" {
 			t.Errorf("the instance without a lease: %d %+v", code, u)
 		}
 		w.write("Rome", `{"id":"1","city":"Rome"}`)

@@ -69,6 +69,7 @@ type Finding struct {
 	Grade string `json:"grade"` // warning or failure
 	Lease string `json:"lease"`
 	Text  string `json:"text"`
+	Means string `json:"means"` // the same in general, also for several leases
 	Next  string `json:"next"`
 }
 
@@ -159,7 +160,7 @@ func (s *shown) status(ctx context.Context) UnitStatus {
 	u.Sentence, u.Lag = l.Sentence(), lagOf(&l.Estimate.Total, l.At)
 	u.Requests, u.Charge = l.Estimate.Cost.Requests, numberIn(l.Estimate.Cost.Charge)
 	for _, f := range l.Findings() {
-		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Next})
+		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Means, f.Next})
 	}
 	for _, h := range l.Holes {
 		from, to := placeOf(h.Range)

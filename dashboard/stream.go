@@ -101,6 +101,8 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
+		case <-d.closed:
+			return
 		case <-v.news:
 			if pause == nil {
 				pause = time.After(eventsEvery)

@@ -207,3 +207,26 @@ func TestAProcessorTellsItsViewers(t *testing.T) {
 		}
 	})
 }
+
+// A server that shuts down does not wait for those who look.
+func TestAServerShutsDownThoughSomebodyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		d := New(Options{})
+		d.Show(w.unit(nil))
+		viewer := partsOf(serve(t, d).connect(t, ""))
+		if got := count(received(viewer), "event: status"); got != 1 {
+			t.Fatalf("%d states, want one", got)
+		}
+		d.Close()
+		d.Close() // once more is no harm
+		synctest.Wait()
+		for range viewer { // until its end
+		}
+		d.viewers.mu.Lock()
+		defer d.viewers.mu.Unlock()
+		if n := len(d.viewers.viewers); n != 0 {
+			t.Errorf("%d viewers are left", n)
+		}
+	})
+}

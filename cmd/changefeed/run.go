@@ -144,7 +144,7 @@ func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, erro
 		return nil, err
 	}
 	if len(args) > 0 { // a parent process names its variant itself
-		o.Options.Variant = cmp.Or(o.Options.Variant, commandVariant(args))
+		o.Options.Variant = cmp.Or(o.Options.Variant, handlerVariant(args))
 	}
 	i, err := o.newInstance(cmd)
 	if err != nil {

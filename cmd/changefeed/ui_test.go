@@ -34,7 +34,8 @@ func TestTheAddressOfADashboardIsChecked(t *testing.T) {
 		{"serve", "--http", "--listen", "127.0.0.1:0"},
 		{"run", "--source", none, "--name", "a", "--", "cat"},
 		{"relay", "--source", none, "--name", "a", "--to", "embedded:" + t.TempDir()},
-		{"host", file}, {"demo"},
+		{"host", file},
+		{"demo"},
 	} {
 		for address, want := range map[string]string{
 			"8090":            "--ui is 8090: want host:port",

@@ -25,6 +25,14 @@ const (
 // interpreters are programs whose first argument is the file with the handler. Their own content says nothing.
 var interpreters = regexp.MustCompile(`^(sh|bash|dash|zsh|ksh|python[0-9.]*|node|ruby|perl|php|deno|bun|pwsh|java)$`)
 
+// handlerVariant names the handler of run, which is a command or a URL.
+func handlerVariant(args []string) string {
+	if isURL(args) {
+		return brokerVariant(args[0], "webhook")
+	}
+	return commandVariant(args)
+}
+
 // commandVariant names a command: the file name of its program or script, and a hash of the content of that file and
 // of all arguments. If the file cannot be read, the hash is that of the command alone. Without its directory, the name
 // is the same on all machines.

@@ -68,3 +68,21 @@ func TestTheNameOfABrokerHasNoSecret(t *testing.T) {
 		t.Error("two paths have one name")
 	}
 }
+
+// Webhooks of different addresses are different handlers, and a name tells no secret of an address.
+func TestAWebhookIsNamedByItsAddress(t *testing.T) {
+	one := handlerVariant([]string{"https://ada:pass@shop.example/hooks/T0K3N?code=secret"})
+	if !strings.HasPrefix(one, "webhook to https://shop.example ") {
+		t.Errorf("the name is %s", one)
+	}
+	for _, secret := range []string{"ada", "pass", "T0K3N", "code"} {
+		if strings.Contains(one, secret) {
+			t.Errorf("the name %s tells %s", one, secret)
+		}
+	}
+	for _, other := range []string{"https://shop.example/hooks/other", "https://other.example/hooks/T0K3N", "./hooks"} {
+		if handlerVariant([]string{other}) == one {
+			t.Errorf("%s has the same name", other)
+		}
+	}
+}

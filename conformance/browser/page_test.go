@@ -96,7 +96,7 @@ func TestThePageWorksByKeyboard(t *testing.T) {
 	}
 	step("Dead letters")
 	do(t, tab, chromedp.KeyEvent(kb.Enter))
-	shows(t, tab, "details", "No dead letter is waiting")
+	shows(t, tab, "details", "has no access to the dead letters")
 	step("happened-title")
 }
 

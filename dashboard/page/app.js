@@ -41,7 +41,7 @@ function showStatus(status) {
   }
   const wrong = status.health.checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.why}`);
   if (status.error !== null) wrong.push(`the units cannot be found: ${status.error}`);
-  say(at('connection'), shown([`As of ${clock(status.at)}`, ...wrong].join('; ')));
+  say(at('connection'), shown([`As of ${clock(status.at)} UTC`, ...wrong].join('; ')));
 }
 
 // titleOf names the worst, so that the tab of a browser shows it.
@@ -69,7 +69,7 @@ function showLost(isLost) {
   lostSince = isLost ? new Date() : null;
   at('units').classList.toggle('stale', isLost);
   at('lost').hidden = !isLost;
-  say(at('lost'), isLost ? `Connection lost at ${clock(lostSince)}: what you see is from before. Trying again…` : '');
+  say(at('lost'), isLost ? `Connection lost at ${clock(lostSince)} UTC: what you see is from before. Trying again…` : '');
   if (isLost) say(at('connection'), 'Not connected');
 }
 

@@ -42,7 +42,7 @@ export class Unit {
     this.pace = new Chart('Handled a second', rate);
     const leases = table(`Leases of ${this.name}`, leaseColumns, [], { class: 'windowed' });
     this.leases = new Windowed(leases.region, leases.body, leaseColumns.length, (l, row) => this.leaseRow(l, row));
-    this.instances = table(`Instances of ${this.name}`, instanceColumns, []);
+    this.instances = table(`Instances of ${this.name}`, instanceColumns, [], { class: 'short' });
     this.detail = make('div', { class: 'detail', role: 'region', 'aria-label': 'One lease', hidden: true,
       keydown: (e) => { if (e.key === 'Escape') this.close(); } });
     this.letters = make('details', { toggle: () => this.loadLetters() }, make('summary', {}, 'Dead letters'));
@@ -57,7 +57,9 @@ export class Unit {
 
   // show shows the unit as it is at a time.
   show(unit, at) {
+    if (unit.error !== null && this.seenAt) return this.showUnknown(unit);
     this.last = unit;
+    if (unit.error === null) this.seenAt = at;
     this.record('', unit, at);
     for (const l of unit.leases) this.record(l.lease, l, at);
     const kept = new Set(['', this.chosen, ...unit.leases.map((l) => l.lease)]);
@@ -65,9 +67,17 @@ export class Unit {
     this.draw();
   }
 
+  // showUnknown says why the unit cannot be listed. What was known before stays, and looks old.
+  showUnknown(unit) {
+    this.element.classList.add('stale');
+    say(this.sentence, shown(this.seenAt ? `${unit.sentence} – below is what was known at ${clock(this.seenAt)} UTC`
+      : unit.sentence));
+  }
+
   // draw shows the unit as it was last.
   draw() {
     const unit = this.last;
+    this.element.classList.remove('stale');
     say(this.sentence, shown(unit.sentence));
     this.showFindings(unit.findings);
     this.colourOf = colouring(unit);
@@ -100,10 +110,11 @@ export class Unit {
     if (key === this.found) return;
     this.found = key;
     const most = 20;
-    const rows = findings.slice(0, most).map((f) => make('li', { class: f.grade },
+    const all = grouped(findings);
+    const rows = all.slice(0, most).map((f) => make('li', { class: f.grade },
       make('span', { class: 'grade' }, `${f.grade}: `), isolated(f.lease ? `${range(f.lease)}: ${f.text}` : f.text),
       f.next ? make('div', { class: 'quiet' }, isolated(f.next)) : null));
-    if (findings.length > most) rows.push(make('li', {}, `and ${things(findings.length - most, 'more finding')}`));
+    if (all.length > most) rows.push(make('li', {}, `and ${things(all.length - most, 'more finding')}`));
     this.findings.replaceChildren(...rows);
     this.findings.hidden = rows.length === 0;
   }
@@ -161,7 +172,8 @@ export class Unit {
     if (key === this.seen) return;
     this.seen = key;
     say(this.instancesTitle, `Instances (${count(instances.filter((i) => i.presence === 'running').length)} running)`);
-    this.instances.body.replaceChildren(...instances.map((i) => {
+    const byName = instances.toSorted((a, b) => a.name.localeCompare(b.name));
+    this.instances.body.replaceChildren(...byName.map((i) => {
       const swatch = make('span', { class: 'swatch', 'aria-hidden': 'true' });
       swatch.style.background = this.colourOf(i.name);
       return make('tr', { class: i.presence === 'gone' ? 'bad' : null },
@@ -169,7 +181,7 @@ export class Unit {
         make('td', { class: 'state' }, i.presence), make('td', { class: 'number' }, count(i.leases)),
         make('td', { class: 'number' }, `${seconds(i.silent_seconds)} ago`), make('td', {}, isolated(i.handler)),
         make('td', { class: 'wide' }, isolated(i.program)), make('td', { class: 'wide' }, isolated(i.options)),
-        make('td', { class: 'note' }, isolated(i.notes.join('; '))));
+        make('td', { class: 'note', title: shown(i.notes.join('; ')) }, isolated(i.notes.join('; '))));
     }));
   }
 
@@ -191,7 +203,9 @@ export class Unit {
     const answer = await ask('explain', { unit: this.name, container: this.container, lease: token });
     if (this.chosen !== token) return;
     facts.removeAttribute('aria-busy');
-    facts.replaceChildren(...explained(answer));
+    const error = this.last.leases.find((l) => l.lease === token)?.here?.error;
+    facts.replaceChildren(...error ? [make('h4', {}, 'The last failure'), make('p', {}, isolated(error))] : [],
+      ...explained(answer));
   }
 
   close() {
@@ -222,7 +236,8 @@ export class Unit {
 // ask asks the dashboard, and returns the answer or an error in its place.
 async function ask(what, question) {
   try {
-    const response = await fetch(`${what}?${new URLSearchParams(question)}`);
+    // without the name and the password that the address of the page may have, which fetch refuses
+    const response = await fetch(`${location.origin}/${what}?${new URLSearchParams(question)}`);
     return await response.json();
   } catch (error) {
     return { error: `no answer: ${error.message}` };
@@ -240,7 +255,10 @@ function explained(answer) {
 
 function lettersOf(answer, unit) {
   if (answer.error) return [make('p', {}, isolated(answer.error))];
-  if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting, or this process has no access to them.')];
+  if (answer.letters === null) {
+    return [make('p', {}, 'This process has no access to the dead letters of the unit: changefeed dlq list shows them.')];
+  }
+  if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting.')];
   const columns = [{ title: 'Parked' }, { title: 'Key' }, { title: 'Item' }, { title: 'Why' },
     { title: 'Attempts', kind: 'number' }, { title: 'Cause and document', kind: 'note' }];
   const rows = answer.letters.map((l) => make('tr', {}, make('td', {}, clock(l.parked)),
@@ -251,6 +269,14 @@ function lettersOf(answer, unit) {
   const parts = [table(`Dead letters of ${unit}`, columns, rows).region];
   if (answer.more) parts.push(make('p', {}, `These are the first ${answer.letters.length}: changefeed dlq list has all.`));
   return parts;
+}
+
+// grouped joins findings of one word if there are more than three of them.
+function grouped(findings) {
+  const of = new Map();
+  for (const f of findings) of.set(f.word + f.means, [...of.get(f.word + f.means) ?? [], f]);
+  return [...of.values()].flatMap((group) => group.length <= 3 ? group
+    : [{ ...group[0], lease: '', text: `${count(group.length)} leases: ${group[0].means}` }]);
 }
 
 // holeRow is a part of the key space without a lease, as a row of the leases.

@@ -35,10 +35,11 @@ export function range(text) {
   return parts ? `${edge(parts[1])}-${edge(parts[2])}` : text;
 }
 
+// clock is a time in UTC, as the sentences of the dashboard have it.
 export function clock(time) {
-  const at = new Date(time);
-  const day = at.toDateString() === new Date().toDateString() ? '' : at.toISOString().slice(0, 10) + ' ';
-  return day + at.toTimeString().slice(0, 8);
+  const [date, rest] = new Date(time).toISOString().split('T');
+  const day = date === new Date().toISOString().slice(0, 10) ? '' : date + ' ';
+  return day + rest.slice(0, 8);
 }
 
 export function things(n, thing) {

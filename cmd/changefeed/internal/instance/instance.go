@@ -181,7 +181,7 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 		return err
 	}
 	name := i.Name
-	if i.Function != nil { // several of an app may have no name, or the same one on other leases
+	if name == "" { // several functions of an app may have no name
 		name = i.Function.Name
 	}
 	if i.Shown, err = i.UI.Unit(name, monitored.Address.Name()); err != nil {

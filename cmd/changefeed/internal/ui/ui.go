@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/dashboard"
@@ -62,6 +64,11 @@ func (o *Options) Check() error {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
 		return usage.Flag("ui", o.Address, want)
 	}
+	const least = 16 // characters, so that nobody guesses the key
+	if key := os.Getenv(KeyVariable); key != "" && len(key) < least {
+		return usage.Error{Err: fmt.Errorf("$%s has %d characters: want %d or more, such as openssl rand -hex 16 prints",
+			KeyVariable, len(key), least)}
+	}
 	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() && os.Getenv(KeyVariable) == "" {
 		return usage.Flag("ui", o.Address, "a loopback address, or a key in $"+KeyVariable+", because others can "+
 			"reach this address and see partition keys and dead letters")
@@ -88,8 +95,9 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		return nil, usage.Flag("ui", o.Address, fmt.Sprintf("a free address of this machine: %v", cause(err)))
 	}
 	u := &UI{
-		provider: metric.NewMeterProvider(metric.WithReader(export)), listener: listener,
-		scrapes: &scrapes{next: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
+		provider: metric.NewMeterProvider(metric.WithReader(export), metric.WithResource(o.resource())),
+		listener: listener,
+		scrapes:  &scrapes{next: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 	}
 	u.dashboard = dashboard.New(dashboard.Options{
 		Name: o.Name, Version: o.Version, Key: os.Getenv(KeyVariable), Metrics: u.scrapes, Checks: o.Checks,
@@ -105,6 +113,12 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		}
 	})
 	return u, nil
+}
+
+// resource is the process for target_info.
+func (o *Options) resource() *resource.Resource {
+	return resource.NewWithAttributes(semconv.SchemaURL, semconv.ServiceName("changefeed"),
+		semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(o.Name))
 }
 
 // cause leaves out what the user knows already: the operation and the address.

@@ -62,7 +62,7 @@ func TestNoAddressIsNoDashboard(t *testing.T) {
 
 // A dashboard is served, with the key of the environment, until it is closed. Nobody else can have its address.
 func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
-	t.Setenv(KeyVariable, "secret")
+	t.Setenv(KeyVariable, "a long secret key")
 	u, err := Open(t.Context(), options("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
 		return response.StatusCode
 	}
 	for _, path := range []string{"", "status", "metrics"} {
-		if got := get(path, "secret"); got != http.StatusOK {
+		if got := get(path, "a long secret key"); got != http.StatusOK {
 			t.Errorf("/%s with the key: %d", path, got)
 		}
 		if got := get(path, "other"); got != http.StatusUnauthorized {
@@ -97,7 +97,7 @@ func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events.Header.Set("Authorization", "Bearer secret")
+	events.Header.Set("Authorization", "Bearer a long secret key")
 	viewer, err := http.DefaultClient.Do(events)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
 	if err := u.Close(ending); err != nil { // though somebody looks
 		t.Error(err)
 	}
-	if got := get("", "secret"); got != 0 {
+	if got := get("", "a long secret key"); got != 0 {
 		t.Errorf("after the end: %d", got)
 	}
 }
@@ -267,10 +267,11 @@ func TestAnAddressForOthersNeedsAKey(t *testing.T) {
 		{"0.0.0.0:8090", "", false},
 		{"[::]:8090", "", false},
 		{"shop.example:8090", "", false},
-		{":8090", "secret", true},
-		{"shop.example:8090", "secret", true},
-		{"127.0.0.1", "secret", false},
-		{"127.0.0.1:65536", "secret", false},
+		{":8090", "a long secret key", true},
+		{":8090", "fifteen letters", false},
+		{"shop.example:8090", "a long secret key", true},
+		{"127.0.0.1", "a long secret key", false},
+		{"127.0.0.1:65536", "a long secret key", false},
 	} {
 		t.Setenv(KeyVariable, tt.key)
 		o := options(tt.address)
@@ -282,7 +283,7 @@ func TestAnAddressForOthersNeedsAKey(t *testing.T) {
 
 // A dashboard on all addresses is found by a name that a browser can open.
 func TestTheURLOfAllAddressesIsOneOfThisMachine(t *testing.T) {
-	t.Setenv(KeyVariable, "secret")
+	t.Setenv(KeyVariable, "a long secret key")
 	for address, want := range map[string]string{
 		":0": "http://localhost:", "0.0.0.0:0": "http://localhost:", "127.0.0.1:0": "http://127.0.0.1:",
 	} {
