@@ -25,7 +25,11 @@ type steerer struct {
 	ended    chan struct{}
 	asked    []feed.Range // pauses that were asked for, and whose resume has not succeeded
 	snapshot *admin.Snapshot
+	failed   []span // calls in calm weather that have failed
 }
+
+// span is a time from a beginning to an end.
+type span struct{ from, to time.Time }
 
 // counter is a lease store behind the operator's own network.
 type counter struct {
@@ -347,6 +351,7 @@ func (s *steerer) must(what string, wants func(feed.Range, feed.Position) string
 	var err error
 	for range 30 {
 		u, _ := s.open(wants)
+		begun := time.Now()
 		ctx, cancel := context.WithTimeout(s.world.ctx, 4*time.Minute)
 		steps, err = do(ctx, u)
 		cancel()
@@ -354,6 +359,7 @@ func (s *steerer) must(what string, wants func(feed.Range, feed.Position) string
 		if err == nil {
 			return steps
 		}
+		s.failed = append(s.failed, span{begun, time.Now()})
 		again := errors.Is(err, errNetwork) || errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrOverlap) ||
 			strings.Contains(err.Error(), "try again in a moment") // the lease is being split
 		if !again {
@@ -363,6 +369,14 @@ func (s *steerer) must(what string, wants func(feed.Range, feed.Position) string
 	}
 	s.world.ledger.fail("%s in calm weather: %v", what, err)
 	return nil
+}
+
+// mayStay reports whether a request may stay asked until its time to live is over: its call has failed, and the network
+// of the operator may have lost the withdrawal.
+func (s *steerer) mayStay(r feed.Record) bool {
+	return slices.ContainsFunc(s.failed, func(call span) bool {
+		return !r.Timestamp.Before(call.from.Truncate(time.Second)) && !r.Timestamp.After(call.to)
+	})
 }
 
 // setPaused notes the ranges whose leases may lie still.

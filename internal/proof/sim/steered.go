@@ -340,7 +340,8 @@ func (w *world) checkSteered() {
 			w.ledger.fail("resume: lease %s has the mark of a pause at the end", r.Token)
 		case r.Kind == feed.KindLease && r.State == feed.StateLive && r.Free():
 			w.ledger.fail("resume: lease %s has no owner at the end", r.Token)
-		case r.Kind == feed.KindRequest && r.State == feed.StateLive && notes.IsControl(r.Properties) && !expired:
+		case r.Kind == feed.KindRequest && r.State == feed.StateLive && notes.IsControl(r.Properties) && !expired &&
+			!w.steerer.mayStay(r):
 			w.ledger.fail("resume: request %s is live at the end", r.Token)
 		}
 	}

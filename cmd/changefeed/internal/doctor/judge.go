@@ -188,7 +188,8 @@ func judgeLatency(all []place.Glance) Finding {
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]
-	text := fmt.Sprintf("%v, the median of %s", median.Round(time.Millisecond/10), terminal.Count(len(took), "request"))
+	const least = time.Millisecond / 10 // 0s would look like a request that was not made
+	text := fmt.Sprintf("%v, the median of %s", max(median.Round(least), least), terminal.Count(len(took), "request"))
 	if median > latencyWarn {
 		return bad(check, "", Warn, "run instances near the account, and see whether the server or the network is busy", "%s",
 			text)
