@@ -126,3 +126,26 @@ func TestAnInstanceThatStopsIsNotReady(t *testing.T) {
 		}
 	})
 }
+
+// An instance that has lost its leases because their store is away does not wait for a lease: it is not ready.
+func TestAnInstanceWhoseStoreIsAwayIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		p, err := changefeed.New(w.orders, away{w.leases}, done, changefeed.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Run(ctx) }()
+		d := New(Options{})
+		d.Show(w.unit(p))
+		time.Sleep(5 * time.Minute) // more than an expiration
+		code, h := ask[Health](t, d, "/readyz")
+		if u := h.Units[0]; code != http.StatusServiceUnavailable || u.Ready || u.Why == nil || *u.Waiting != *u.Why {
+			t.Errorf("%d %+v, want 503 with the reason", code, u)
+		}
+		cancel()
+		<-ended
+	})
+}

@@ -124,6 +124,7 @@ func TestAHostShowsAllItsUnits(t *testing.T) {
 		`changefeed_instance_leases{messaging_consumer_group_name="Seen",messaging_destination_name="shop/orders"} 1`,
 		`changefeed_outbox_waiting{messaging_consumer_group_name="r",messaging_destination_name="orders"} 0`,
 		`messaging_client_consumed_messages_total{messaging_consumer_group_name="p",`,
+		`service_instance_id="host.yaml"`,
 	} {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("the metrics lack %s, %v", want, err)

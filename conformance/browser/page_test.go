@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -33,6 +34,27 @@ const succeeds = "cat >/dev/null"
 
 // fails fails on batches with a document that says so.
 const fails = `! grep -q '"bad":true'`
+
+// Many findings of one kind are one, and times are those of UTC wherever the browser is.
+func TestManyFindingsAreOne(t *testing.T) {
+	w := newWorld(t, 8)
+	url := w.instance("a", succeeds).dashboard(t)
+	tab := page(t, "about:blank", 1280, 900)
+	do(t, tab, emulation.SetTimezoneOverride("Asia/Tokyo"), chromedp.Navigate(url))
+	shows(t, tab, ".legend", "a: 8")
+	eventually(t, "the page has the hour of UTC", func() error {
+		text := evaluate[string](t, tab, "document.getElementById('connection').innerText")
+		if want := time.Now().UTC().Format("As of 15:"); !strings.HasPrefix(text, want) {
+			return fmt.Errorf("it shows %q, want %s", text, want)
+		}
+		return nil
+	})
+	w.command("leases", "pause", w.url+"/shop/leases", "--name", "mailer", "--reason", "a test")
+	shows(t, tab, ".findings", "8 leases: ")
+	if n := evaluate[int](t, tab, "document.querySelectorAll('.findings li').length"); n != 1 {
+		t.Errorf("%d findings are shown, want one for all leases", n)
+	}
+}
 
 func TestAUnitIsShownByEachInstanceAndByTheServer(t *testing.T) {
 	w := newWorld(t, 4)
@@ -118,6 +140,8 @@ func TestWhatHappensIsSeenWhileItHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(t, tab, ".sentence", "nobody knows how the unit is")
+	shows(t, tab, ".unit.stale .sentence", "below is what was known at ")
+	shows(t, tab, ".unit.stale .legend", "a: 3") // what was known stays
 	if title := evaluate[string](t, tab, "document.title"); !strings.HasPrefix(title, "? mailer") {
 		t.Errorf("the title is %q", title)
 	}

@@ -61,7 +61,7 @@ func (o *Options) Check() error {
 	if err != nil {
 		return usage.Flag("ui", o.Address, want)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return usage.Flag("ui", o.Address, want)
 	}
 	const least = 16 // characters, so that nobody guesses the key
