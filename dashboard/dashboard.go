@@ -26,6 +26,14 @@ type Options struct {
 	// may look, by the name localhost or an IP address.
 	Key string
 
+	// Write lets those who look also steer the units, and change documents if there is an Explorer. Without a key,
+	// everybody on the machine may then do so. By default the dashboard only reads.
+	Write bool
+
+	// Explorer answers what the page asks below /store/, to show the documents of an account. It gets only requests of
+	// those who may look, and others than GET and HEAD only with Write. By default the page has no documents.
+	Explorer http.Handler
+
 	// Metrics answers GET /metrics, such as the handler of a Prometheus exporter. By default there is no /metrics.
 	Metrics http.Handler
 
@@ -144,6 +152,9 @@ func (d *Dashboard) routes() http.Handler {
 	mux.HandleFunc("GET /letters", d.serveLetters)
 	if d.o.Metrics != nil {
 		mux.Handle("GET /metrics", d.o.Metrics)
+	}
+	if d.o.Explorer != nil {
+		mux.Handle("/store/", http.StripPrefix("/store", d.o.Explorer))
 	}
 	return mux
 }

@@ -32,7 +32,7 @@ func (d *Dashboard) guard(next http.Handler) http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
-		if r.ContentLength != 0 { // nobody reads a body, and the answer does not wait for one
+		if r.ContentLength != 0 && isRead(r) { // nobody reads a body, and the answer does not wait for one
 			w.Header().Set("Connection", "close")
 		}
 		switch {
@@ -41,16 +41,31 @@ func (d *Dashboard) guard(next http.Handler) http.Handler {
 				"or a dashboard with a key")
 		case isForeign(r):
 			refuse(w, http.StatusForbidden, "the request comes from a page of another site")
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		case !d.o.Write && !isRead(r):
 			w.Header().Set("Allow", "GET, HEAD")
+			w.Header().Set("Connection", "close")
 			refuse(w, http.StatusMethodNotAllowed, "the method is "+r.Method+": want GET: the dashboard only reads")
 		case !d.hasKey(r):
 			w.Header().Set("WWW-Authenticate", `Basic realm="changefeed", charset="UTF-8"`)
 			refuse(w, http.StatusUnauthorized, "want the key of the dashboard, as a bearer token or as a password")
+		case !isRead(r) && !isAsked(r):
+			w.Header().Set("Connection", "close")
+			refuse(w, http.StatusUnsupportedMediaType, "the Content-Type is "+r.Header.Get("Content-Type")+
+				": want application/json or application/x-ndjson, which no form of another site can send")
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// isRead reports whether a request changes nothing.
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// isAsked reports whether a page of another site would have to ask the dashboard before it sends such a request, which
+// the dashboard never allows. A browser sends forms, plain texts and requests without a type unasked.
+func isAsked(r *http.Request) bool {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return kind == "application/json" || kind == "application/x-ndjson"
 }
 
 // isHost reports whether a request names the dashboard as people do who mean it. A page of another host can make its

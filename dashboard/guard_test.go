@@ -129,6 +129,67 @@ func TestOnlyThoseGetAnAnswerWhoMayLook(t *testing.T) {
 	}
 }
 
+// Who may act: those who may look, if the dashboard allows writes, and no page of another site in their browser.
+func TestOnlyThoseActWhoMayAct(t *testing.T) {
+	json := "application/json"
+	for _, tt := range []struct {
+		name, key, method, kind string
+		reads                   bool
+		headers                 headers
+		want                    int
+	}{
+		{"a script of the page", "", "POST", json, false, headers{"Sec-Fetch-Site": "same-origin"}, 204},
+		{"a program", "", "POST", json, false, nil, 204},
+		{"a type with a parameter", "", "PUT", "application/json; charset=utf-8", false, nil, 204},
+		{"lines", "", "POST", "application/x-ndjson", false, nil, 204},
+		{"a dashboard that only reads", "", "POST", json, true, nil, 405},
+		{"a script of another site", "", "POST", json, false, headers{"Sec-Fetch-Site": "cross-site"}, 403},
+		{
+			"a script of another site, in an old browser", "", "POST", json, false,
+			headers{"Origin": "http://evil.example"},
+			403,
+		},
+		{
+			"a page of no site, such as a file", "", "POST", json, false,
+			headers{"Origin": "null"},
+			403,
+		},
+		{"a form", "", "POST", "application/x-www-form-urlencoded", false, nil, 415},
+		{"a form with files", "", "POST", "multipart/form-data; boundary=x", false, nil, 415},
+		{"a form that looks like JSON", "", "POST", "text/plain", false, nil, 415},
+		{"a beacon without a type", "", "POST", "", false, nil, 415},
+		{"a delete without a type", "", "DELETE", "", false, nil, 415},
+		{"the question of a browser before such a request", "", "OPTIONS", "", false, nil, 415},
+		{"without the key", "secret", "POST", json, false, nil, 401},
+		{"with the key", "secret", "POST", json, false, bearer("secret"), 204},
+		{
+			"the password that a browser knows, for another site", "secret", "POST", json, false,
+			headers{"Authorization": "Bearer secret", "Sec-Fetch-Site": "cross-site"},
+			403,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := New(Options{Key: tt.key, Write: !tt.reads, Explorer: http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/item" {
+						w.WriteHeader(http.StatusNoContent)
+					}
+				})})
+			r := httptest.NewRequest(tt.method, "/store/item", strings.NewReader("{}"))
+			r.Host = "localhost:8090"
+			r.Header.Set("Content-Type", tt.kind)
+			for name, value := range tt.headers {
+				r.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			if w.Code != tt.want {
+				t.Errorf("%d %s, want %d", w.Code, w.Body.String(), tt.want)
+			}
+		})
+	}
+}
+
 // A page loads nothing from another host, and has no script, style or listener in its markup, which the policy forbids.
 func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
 	d := New(Options{})

@@ -27,6 +27,8 @@ type Status struct {
 	At      time.Time    `json:"at"`
 	Name    string       `json:"name"`    // of the process
 	Program string       `json:"program"` // and its version
+	Write   bool         `json:"write"`   // Options.Write
+	Store   bool         `json:"store"`   // there is an Options.Explorer
 	Health  Health       `json:"health"`
 	Units   []UnitStatus `json:"units"`
 	Error   *string      `json:"error"` // why units cannot be found; null if they can

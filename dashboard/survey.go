@@ -34,6 +34,7 @@ func (d *Dashboard) survey(ctx context.Context) *survey {
 func (d *Dashboard) run(ctx context.Context, s *survey, own []*shown) {
 	made := &Status{
 		Version: statusVersion, At: time.Now().UTC(), Name: d.o.Name, Program: d.o.Version, taken: time.Now(),
+		Write: d.o.Write, Store: d.o.Explorer != nil,
 	}
 	units := withFound(own, d.findUnits(ctx))
 	d.mu.Lock()

@@ -33,12 +33,15 @@ const KeyVariable = "CHANGEFEED_UI_KEY"
 // Options say where the dashboard is served, and what it says of the process.
 type Options struct {
 	Address string // host:port; empty means nowhere
+	Write   bool   // let people steer and edit without a key
 	Name    string // of the process
 	Version string // of the program
 	Log     *slog.Logger
 	Checks  map[string]func() error // of /healthz, beside those of the units
 
-	Find func(ctx context.Context) ([]dashboard.Unit, error) // see [dashboard.Options]
+	// See [dashboard.Options].
+	Find     func(ctx context.Context) ([]dashboard.Unit, error)
+	Explorer http.Handler
 }
 
 // A UI is a dashboard that is served. A nil UI is none: it shows nothing, and costs nothing.
@@ -99,9 +102,10 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		listener: listener,
 		scrapes:  &scrapes{next: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 	}
+	key := os.Getenv(KeyVariable)
 	u.dashboard = dashboard.New(dashboard.Options{
-		Name: o.Name, Version: o.Version, Key: os.Getenv(KeyVariable), Metrics: u.scrapes, Checks: o.Checks,
-		Find: o.Find,
+		Name: o.Name, Version: o.Version, Key: key, Write: o.Write || key != "", Metrics: u.scrapes, Checks: o.Checks,
+		Find: o.Find, Explorer: o.Explorer,
 	})
 	u.server = &http.Server{
 		Handler: u.dashboard, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
