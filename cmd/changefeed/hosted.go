@@ -55,6 +55,7 @@ func newUnitFlags(handler string) unitFlags {
 // Flags that a file does not have: of the process, or of the handler itself.
 var noKeys = []string{
 	"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag, "check", uiFlag,
+	uiWriteFlag,
 }
 
 // Flags of run that fit one of its handlers.

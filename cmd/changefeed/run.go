@@ -57,14 +57,13 @@ func (o *runOptions) command() *cobra.Command {
 		GroupID: groupFeed,
 		Short:   "Run a program for each batch of changes",
 		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
-them. If the program exits with 0, the batch is done; otherwise the same batch comes again after a pause. A program
+them. If the program exits with 0, the batch is done; otherwise it comes again after a pause. A program
 must be idempotent: after a crash the last two batches may come again. The environment has CHANGEFEED_LEASE, _RANGE,
-_INSTANCE and _ATTEMPT (1 at first).
-With --long-lived, one program handles all batches (docs/program.md). If COMMAND is a URL, each batch is a POST
+_INSTANCE and _ATTEMPT (1 at first). With --long-lived, one program handles all batches (docs/program.md). If COMMAND is a URL, each batch is a POST
 (docs/webhook.md).
 
 All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C ends the processor:
-batches in hand have --drain to finish, and positions are stored. A second signal ends everything at once.`,
+batches in hand have --drain to finish. A second signal ends everything at once.`,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer \
     --create-leases -- ./mail.sh
   changefeed run --source docstore:data#orders --name count --create-leases \

@@ -29,7 +29,7 @@ type uiOptions struct {
 func (o *uiOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.address, uiFlag, "", "serve the dashboard, health and metrics at `host:port`")
 	cmd.Flags().BoolVar(&o.write, uiWriteFlag, false,
-		"let everybody on this machine steer and edit at --ui; a key allows that too")
+		"allow steering and editing at --ui without a key")
 }
 
 // during serves the dashboard while a command runs. Without the flag there is none, and on is nil.
