@@ -150,6 +150,7 @@ func (d *Dashboard) routes() http.Handler {
 	mux.HandleFunc("GET /events", d.serveEvents)
 	mux.HandleFunc("GET /explain", d.serveExplain)
 	mux.HandleFunc("GET /letters", d.serveLetters)
+	mux.HandleFunc("POST /steer", d.serveSteer)
 	if d.o.Metrics != nil {
 		mux.Handle("GET /metrics", d.o.Metrics)
 	}
@@ -169,16 +170,20 @@ func (d *Dashboard) all() []*shown {
 // errNoUnit is why there is no answer about a unit.
 var errNoUnit = errors.New("the dashboard shows no such unit")
 
-// find returns the unit that a request names. The container may be left out if only one unit has the name.
-func (d *Dashboard) find(r *http.Request) (*shown, error) {
-	wanted := name{r.FormValue("unit"), r.FormValue("container")}
+// asked returns the unit that the address of a request names.
+func (d *Dashboard) asked(r *http.Request) (*shown, error) {
+	return d.find(r.Context(), name{r.FormValue("unit"), r.FormValue("container")})
+}
+
+// find returns the unit with a name. The container may be left out if only one unit has the name.
+func (d *Dashboard) find(ctx context.Context, wanted name) (*shown, error) {
 	d.mu.Lock()
 	isFirst := d.o.Find != nil && d.foundAt.IsZero()
 	d.mu.Unlock()
 	if isFirst {
 		select {
-		case <-d.survey(r.Context()).done:
-		case <-r.Context().Done():
+		case <-d.survey(ctx).done:
+		case <-ctx.Done():
 		}
 	}
 	d.mu.Lock()

@@ -66,7 +66,7 @@ type Letters struct {
 
 // serveExplain answers GET /explain.
 func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
-	s, err := d.find(r)
+	s, err := d.asked(r)
 	if err != nil {
 		refuse(w, http.StatusNotFound, err.Error())
 		return
@@ -101,7 +101,7 @@ func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
 
 // serveLetters answers GET /letters.
 func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request) {
-	s, err := d.find(r)
+	s, err := d.asked(r)
 	if err != nil {
 		refuse(w, http.StatusNotFound, err.Error())
 		return

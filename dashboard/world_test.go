@@ -23,6 +23,7 @@ import (
 // world is a store in memory with a unit, within a bubble of virtual time.
 type world struct {
 	t      *testing.T
+	db     *docstore.DB
 	orders *docstore.Container
 	leases *docstore.Leases
 	lists  atomic.Int64 // of the lease store by the dashboard
@@ -36,7 +37,7 @@ func newWorld(t *testing.T, ranges int) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	w := &world{t: t}
+	w := &world{t: t, db: db}
 	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: ranges}
 	if w.orders, err = db.CreateContainer(t.Context(), spec); err != nil {
 		t.Fatal(err)

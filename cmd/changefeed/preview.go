@@ -9,7 +9,6 @@ import (
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/confirm"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/feed"
 )
 
 // What a reset or a restore would do, before it is done: the positions, and how many changes come again or are skipped.
@@ -28,7 +27,7 @@ func (o *steerOptions) steerSure(cmd *cobra.Command, u *admin.Unit, question str
 	if sure, err := o.ask(cmd, question); err != nil || !sure && !o.sure.DryRun {
 		return err
 	}
-	return o.steer(cmd, "reset", func(ctx context.Context) ([]admin.Step, error) { return do(ctx, u) })
+	return o.steer(cmd, func(ctx context.Context) ([]admin.Step, error) { return do(ctx, u) })
 }
 
 // preview notes what a dry run of a reset would do, if somebody reads it: with --dry-run, or before a question. On a
@@ -41,25 +40,30 @@ func (o *steerOptions) preview(cmd *cobra.Command, do changing) error {
 	}
 	dry := o.settings()
 	dry.DryRun = true
-	steps, err := do(cmd.Context(), admin.Open(o.opened, o.store, dry))
+	u := admin.Open(o.opened, o.store, dry)
+	steps, err := do(cmd.Context(), u)
 	if err != nil {
 		return explainSteering(o.complete(err))
 	}
 	o.moved = map[string]string{}
 	for _, s := range steps {
-		o.moved[s.Lease.Token] = o.countMoved(cmd.Context(), s)
+		moved, known := u.Moved(cmd.Context(), s)
+		if !known {
+			continue
+		}
+		o.moved[s.Lease.Token] = ": " + s.Effect(moved)
+		if o.isKey && !isAsked && !o.sure.DryRun && moved == 0 {
+			o.report.Warn("%s", terminal.OneLine("key "+string(s.Key)+": "+s.Effect(moved)))
+		}
 	}
 	if !isAsked {
-		if o.isKey && !o.sure.DryRun && len(steps) == 1 && o.moved[steps[0].Lease.Token] == noSuchKey {
-			o.report.Warn("%s", terminal.OneLine("key "+string(steps[0].Key)+noSuchKey))
-		}
 		if !o.sure.DryRun {
 			o.moved = nil // said already
 		}
 		return nil
 	}
 	for i, s := range steps {
-		text := stepText(s, "would reset", true) + o.moved[s.Lease.Token]
+		text := s.String() + o.moved[s.Lease.Token]
 		if i == mostPreviewed {
 			text = fmt.Sprintf("and %s more", terminal.Count(len(steps)-i, "lease"))
 		}
@@ -68,34 +72,4 @@ func (o *steerOptions) preview(cmd *cobra.Command, do changing) error {
 		}
 	}
 	return nil
-}
-
-// noSuchKey is said of a replay of a key that has no change to replay.
-const noSuchKey = ": no change of the key is between the two positions, so nothing comes again: is the key right?"
-
-// countMoved says how many changes lie between the two positions of a step; empty if nobody counts them.
-func (o *steerOptions) countMoved(ctx context.Context, s admin.Step) string {
-	counter, counts := o.opened.(feed.Counter)
-	if !counts || s.Lease.Position == (feed.Position{}) {
-		return ""
-	}
-	options := feed.ReadOptions{Mode: s.Lease.Mode, Key: s.Key}
-	before, err := counter.Pending(ctx, s.Lease.Range, s.Lease.Position, options)
-	if err != nil {
-		return ""
-	}
-	after, err := counter.Pending(ctx, s.Lease.Range, s.To, options)
-	if err != nil {
-		return ""
-	}
-	switch moved := after.Items - before.Items; {
-	case moved < 0:
-		return ": " + terminal.Count(-moved, "change") + " skipped"
-	case moved == 0 && s.Key != "":
-		return noSuchKey
-	case moved == 0:
-		return ": no change between them"
-	default:
-		return ": " + terminal.Count(moved, "change") + " again"
-	}
 }

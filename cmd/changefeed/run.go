@@ -62,8 +62,8 @@ must be idempotent: after a crash the last two batches may come again. The envir
 _INSTANCE and _ATTEMPT (1 at first). With --long-lived, one program handles all batches (docs/program.md). If COMMAND is a URL, each batch is a POST
 (docs/webhook.md).
 
-All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C ends the processor:
-batches in hand have --drain to finish. A second signal ends everything at once.`,
+All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C waits
+--drain for batches in hand; a second one ends at once.`,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer \
     --create-leases -- ./mail.sh
   changefeed run --source docstore:data#orders --name count --create-leases \

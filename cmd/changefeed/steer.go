@@ -168,11 +168,11 @@ var stepKind = report.Kind{
 }
 
 // steer does something to the leases of the unit, and reports each step. Steps done are reported before an error.
-func (o *steerOptions) steer(cmd *cobra.Command, past string, do func(context.Context) ([]admin.Step, error)) error {
+func (o *steerOptions) steer(cmd *cobra.Command, do func(context.Context) ([]admin.Step, error)) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.wait)
 	defer cancel()
 	steps, err := do(ctx)
-	unread := o.writeSteps(steps, past, err)
+	unread := o.writeSteps(steps, err)
 	return cmp.Or(explainSteering(o.complete(err)), unread) // an output without a reader hides no failure
 }
 
@@ -197,7 +197,7 @@ func (e completedError) Error() string { return e.text }
 func (e completedError) Unwrap() error { return e.error }
 
 // writeSteps reports the steps before an error.
-func (o *steerOptions) writeSteps(steps []admin.Step, past string, err error) error {
+func (o *steerOptions) writeSteps(steps []admin.Step, err error) error {
 	rows := o.report.Rows()
 	for _, s := range steps {
 		switch {
@@ -206,7 +206,7 @@ func (o *steerOptions) writeSteps(steps []admin.Step, past string, err error) er
 				return err
 			}
 		case s.Done || o.sure.DryRun:
-			if err := o.writeStep(s, past); err != nil {
+			if err := o.writeStep(s); err != nil {
 				return err
 			}
 		}
@@ -218,31 +218,9 @@ func (o *steerOptions) writeSteps(steps []admin.Step, past string, err error) er
 }
 
 // writeStep writes a step for people.
-func (o *steerOptions) writeStep(s admin.Step, past string) error {
-	verb := past
-	if o.sure.DryRun {
-		verb = "would " + string(s.Action)
-	}
-	text := stepText(s, verb, o.sure.DryRun) + o.moved[s.Lease.Token]
-	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(text))
+func (o *steerOptions) writeStep(s admin.Step) error {
+	_, err := fmt.Fprintln(o.report.Out, terminal.OneLine(s.String()+o.moved[s.Lease.Token]))
 	return err
-}
-
-// stepText returns a step for people, or what would be done.
-func stepText(s admin.Step, verb string, isDry bool) string {
-	text := fmt.Sprintf("%s lease %s", verb, s.Lease.Token)
-	if s.Key != "" {
-		text = fmt.Sprintf("%s key %s of lease %s", verb, s.Key, s.Lease.Token)
-	}
-	switch isMade := s.Lease.Updated.IsZero(); { // nobody has stored it before
-	case s.Action == admin.ActionReset && isMade && isDry:
-		text = fmt.Sprintf("would make lease %s at %s", s.Lease.Token, s.To)
-	case s.Action == admin.ActionReset && isMade:
-		text = fmt.Sprintf("made lease %s at %s", s.Lease.Token, s.To)
-	case s.Action == admin.ActionReset:
-		text += fmt.Sprintf(" from %s to %s", s.Lease.Position, s.To)
-	}
-	return text
 }
 
 // writeNothing says: there was nothing to do.
@@ -300,7 +278,7 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 				if err != nil {
 					return err
 				}
-				return o.steer(cmd, "paused", func(ctx context.Context) ([]admin.Step, error) {
+				return o.steer(cmd, func(ctx context.Context) ([]admin.Step, error) {
 					steps, err := u.Pause(ctx, chosen)
 					if len(steps) > 0 {
 						o.sayEarlier(steps[0].Earlier)
@@ -344,7 +322,7 @@ with the whole unit cannot be resumed alone.`,
 				if err != nil {
 					return err
 				}
-				return o.steer(cmd, "resumed", func(ctx context.Context) ([]admin.Step, error) {
+				return o.steer(cmd, func(ctx context.Context) ([]admin.Step, error) {
 					return u.Resume(ctx, chosen)
 				})
 			})

@@ -92,7 +92,7 @@ func TestStepsBeforeAFailureAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.report.Out = &out
-		if err := o.writeSteps(steps, "reset", feed.ErrConflict); err != nil {
+		if err := o.writeSteps(steps, feed.ErrConflict); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -114,7 +114,7 @@ func TestAStepControlsNoTerminal(t *testing.T) {
 	o := steerOptions{report: &report.Report{Form: report.Table, Out: &out}}
 	err := o.writeStep(admin.Step{
 		Action: admin.ActionReset, Lease: feed.Lease{Token: bad, Position: feed.At(bad)}, To: feed.At(bad),
-	}, "reset")
+	})
 	if got := out.String(); err != nil || strings.ContainsAny(got, "\x1b\u009b") || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q, %v, want a line without control characters", got, err)
 	}

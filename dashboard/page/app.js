@@ -25,7 +25,7 @@ function showStatus(status) {
     const place = before ? before.nextSibling : at('units').firstChild;
     if (place !== element) at('units').insertBefore(element, place);
     before = element;
-    units.get(key).show(unit, Date.parse(status.at));
+    units.get(key).show(unit, Date.parse(status.at), status.write);
   }
   for (const [key, unit] of units) {
     if (!seen.has(key)) {
@@ -39,6 +39,8 @@ function showStatus(status) {
   } else if (status.units.length > 0) {
     nothing?.remove();
   }
+  say(at('may'), status.write ? 'You can steer units on this page: each button says first what it would do.'
+    : 'This page only reads: start the command with --ui-write, or with a key, to steer units here.');
   const wrong = status.health.checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.why}`);
   if (status.error !== null) wrong.push(`the units cannot be found: ${status.error}`);
   say(at('connection'), shown([`As of ${clock(status.at)} UTC`, ...wrong].join('; ')));

@@ -1,5 +1,6 @@
 import { Chart, History } from './chart.js';
 import { isolated, make, say, shown, table } from './dom.js';
+import { buttonFor } from './steer.js';
 import { clock, count, pending, range, rate, seconds, things } from './words.js';
 import { Windowed } from './window.js';
 
@@ -47,16 +48,19 @@ export class Unit {
       keydown: (e) => { if (e.key === 'Escape') this.close(); } });
     this.letters = make('details', { toggle: () => this.loadLetters() }, make('summary', {}, 'Dead letters'));
     this.cost = make('p', { class: 'quiet' });
+    this.acts = make('p', { class: 'buttons', hidden: true }, ...['pause', 'resume', 'reset'].map((a) => buttonFor(a, this)));
     this.leasesTitle = make('h3', {}, 'Leases');
     this.instancesTitle = make('h3', {}, 'Instances');
     this.element = make('section', { class: 'unit', 'aria-labelledby': id },
-      make('h2', { id }, isolated(this.name), ' on ', isolated(this.container)), this.sentence, this.findings,
+      make('h2', { id }, isolated(this.name), ' on ', isolated(this.container)), this.sentence, this.acts, this.findings,
       this.bar, this.legend, make('div', { class: 'charts' }, this.behind.figure, this.pace.figure),
       this.leasesTitle, leases.region, this.detail, this.instancesTitle, this.instances.region, this.letters, this.cost);
   }
 
-  // show shows the unit as it is at a time.
-  show(unit, at) {
+  // show shows the unit as it is at a time. If people may act, there are buttons for that.
+  show(unit, at, mayAct) {
+    this.mayAct = mayAct;
+    this.acts.hidden = !mayAct;
     if (unit.error !== null && this.seenAt) return this.showUnknown(unit);
     this.last = unit;
     if (unit.error === null) this.seenAt = at;
@@ -193,8 +197,10 @@ export class Unit {
     const title = make('h3', { tabindex: -1 }, 'Lease ', isolated(token));
     this.own = { behind: new Chart('Behind', (n) => things(n, 'change')), pace: new Chart('Handled a second', rate) };
     const facts = make('div', { 'aria-busy': 'true' }, 'Loading…');
-    this.detail.replaceChildren(title,
-      make('button', { type: 'button', click: () => this.close() }, 'Close'),
+    const range = this.last.leases.find((l) => l.lease === token)?.range;
+    const acts = this.mayAct && range ? ['pause', 'resume', 'reset', 'skip'].map((a) => buttonFor(a, this, { range })) : [];
+    this.detail.replaceChildren(title, make('p', { class: 'buttons' },
+      make('button', { type: 'button', click: () => this.close() }, 'Close'), ...acts),
       make('div', { class: 'charts' }, this.own.behind.figure, this.own.pace.figure), facts);
     this.detail.hidden = false;
     this.leases.reveal(token);
@@ -228,8 +234,40 @@ export class Unit {
     const summary = this.letters.firstChild;
     this.letters.replaceChildren(summary, make('p', {}, 'Loading…'));
     const answer = await ask('letters', { unit: this.name, container: this.container });
-    this.letters.replaceChildren(summary, ...lettersOf(answer, this.name),
+    this.letters.replaceChildren(summary, ...this.lettersOf(answer),
       make('button', { type: 'button', click: () => this.loadLetters() }, 'Load again'));
+  }
+
+  lettersOf(answer) {
+    if (answer.error) return [make('p', {}, isolated(answer.error))];
+    if (answer.letters === null) {
+      return [make('p', {}, 'This process has no access to the dead letters of the unit: changefeed dlq list shows them.')];
+    }
+    if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting.')];
+    const columns = [{ title: 'Parked' }, { title: 'Key' }, { title: 'Item' }, { title: 'Why' },
+      { title: 'Attempts', kind: 'number' }, { title: 'Cause and document', kind: 'note' }];
+    if (this.mayAct) columns.push({ title: 'What to do' });
+    const rows = answer.letters.map((l) => make('tr', {}, make('td', {}, clock(l.parked)),
+      make('td', {}, isolated(JSON.stringify(l.key))), make('td', {}, isolated(l.item)), make('td', {}, l.disposition),
+      make('td', { class: 'number' }, count(l.attempts)),
+      make('td', { class: 'note' }, isolated(l.cause), make('details', {}, make('summary', {}, 'Document'),
+        make('pre', { tabindex: 0 }, shown(l.document) + (l.cut ? '…' : '')))),
+      this.mayAct ? make('td', { class: 'buttons' }, ...this.letterActs(l)) : null));
+    const parts = [table(`Dead letters of ${this.name}`, columns, rows).region];
+    if (answer.more) parts.push(make('p', {}, `These are the first ${answer.letters.length}: changefeed dlq list has all.`));
+    return parts;
+  }
+
+  // letterActs are what can be done with a letter: a held one waits for those before it.
+  letterActs(l) {
+    const of = { key: l.key, letter: l.id };
+    return [l.disposition === 'held' ? buttonFor('release', this, { key: l.key }) : buttonFor('retry', this, of),
+      buttonFor('drop', this, of)];
+  }
+
+  // acted shows what an action has changed.
+  acted(action) {
+    if (['retry', 'release', 'drop'].includes(action)) this.loadLetters();
   }
 }
 
@@ -251,24 +289,6 @@ function explained(answer) {
   const done = answer.history.map((a) => `${clock(a.at)} ${a.action}${a.by ? ` by ${a.by}` : ''}: ${a.done} of ` +
     `${a.count}${a.reason ? `, ${a.reason}` : ''}${a.failed ? `; failed: ${a.failed}` : ''}`);
   return [...list('What is known', answer.facts), ...list('What to do', answer.next), ...list('What was done', done)];
-}
-
-function lettersOf(answer, unit) {
-  if (answer.error) return [make('p', {}, isolated(answer.error))];
-  if (answer.letters === null) {
-    return [make('p', {}, 'This process has no access to the dead letters of the unit: changefeed dlq list shows them.')];
-  }
-  if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting.')];
-  const columns = [{ title: 'Parked' }, { title: 'Key' }, { title: 'Item' }, { title: 'Why' },
-    { title: 'Attempts', kind: 'number' }, { title: 'Cause and document', kind: 'note' }];
-  const rows = answer.letters.map((l) => make('tr', {}, make('td', {}, clock(l.parked)),
-    make('td', {}, isolated(JSON.stringify(l.key))), make('td', {}, isolated(l.item)), make('td', {}, l.disposition),
-    make('td', { class: 'number' }, count(l.attempts)),
-    make('td', { class: 'note' }, isolated(l.cause), make('details', {}, make('summary', {}, 'Document'),
-      make('pre', { tabindex: 0 }, shown(l.document) + (l.cut ? '…' : ''))))));
-  const parts = [table(`Dead letters of ${unit}`, columns, rows).region];
-  if (answer.more) parts.push(make('p', {}, `These are the first ${answer.letters.length}: changefeed dlq list has all.`));
-  return parts;
 }
 
 // grouped joins findings of one word if there are more than three of them.
