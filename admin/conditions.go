@@ -165,7 +165,10 @@ var conditions = []condition{
 	},
 	{
 		word: WordPaused, grade: GradeWarning, about: "a lease is paused",
-		lease: inState(StatePaused, "the lease is paused"), means: "paused",
+		lease: func(l *Lease, of *Listing) (string, bool) {
+			return "the lease is paused" + l.pausedBy(), of.standing(l) == StatePaused
+		},
+		means: "paused",
 		next:   always("changefeed leases resume ends that"),
 		advice: always("When the reason is gone, end the pause with changefeed leases resume."),
 	},

@@ -185,6 +185,14 @@ func (e explainer) whoPaused() string {
 		because(e.Pause.Reason))
 }
 
+// pausedBy says who has paused a lease, and why, if that is known.
+func (l *Lease) pausedBy() string {
+	if l.Pause == nil || l.Pause.By == "" {
+		return ""
+	}
+	return " by " + sentence.OneLine(l.Pause.By) + because(l.Pause.Reason)
+}
+
 // because returns the reason of an action, if there is one.
 func because(why string) string {
 	if why == "" {

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,11 @@ func TestASecondPauseNamesTheFirst(t *testing.T) {
 	l, err := Open(orders, leases, Options{}).List(t.Context())
 	if err != nil || l.Leases[0].Pause.By != "ada" {
 		t.Errorf("the lease is paused as %+v, %v, want by the first", l.Leases[0].Pause, err)
+	}
+	isPaused := func(f Finding) bool { return f.Word == WordPaused }
+	found := l.Findings()
+	if i := slices.IndexFunc(found, isPaused); i < 0 || found[i].Text != "the lease is paused by ada: INC of ada" {
+		t.Errorf("found %+v, want who has paused the lease, and why", found)
 	}
 }
 

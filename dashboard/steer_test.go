@@ -159,10 +159,10 @@ func TestWhatFailsIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		r := recorder{broken: "2"}
-		w.start("a", &r, changefeed.Options{})
 		for _, id := range []string{"1", "2", "3"} {
 			w.write("oslo", `{"id":"`+id+`","city":"oslo"}`)
 		}
+		w.start("a", &r, changefeed.Options{})
 		time.Sleep(time.Minute) // for the batch to fail
 		d := New(Options{Write: true})
 		defer d.Show(w.unit(nil))()
@@ -197,12 +197,12 @@ func TestLettersAreSteered(t *testing.T) {
 		w := newWorld(t, 1)
 		box := w.letters()
 		r := recorder{broken: "1"}
-		w.start("a", &r, changefeed.Options{
-			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true},
-		})
 		for _, id := range []string{"1", "2"} {
 			w.write("oslo", `{"id":"`+id+`","city":"oslo"}`)
 		}
+		w.start("a", &r, changefeed.Options{
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true},
+		})
 		time.Sleep(time.Minute) // for the first to be parked, and the second to be held
 		d := New(Options{Write: true})
 		u := w.unit(nil)

@@ -43,9 +43,13 @@ class Dialog {
 
   // resetFields are where a reset continues, and its key if it is about one.
   resetFields() {
-    const look = () => this.preview();
-    this.to = make('input', { type: 'text', list: 'starts', autocomplete: 'off', value: 'beginning', required: true, change: look });
-    this.key = make('input', { type: 'text', autocomplete: 'off', change: look, placeholder: '["oslo"]' });
+    const look = () => { // once nobody has typed for half a second
+      this.act.disabled = true;
+      clearTimeout(this.soon);
+      this.soon = setTimeout(() => this.preview(), 500);
+    };
+    this.to = make('input', { type: 'text', list: 'starts', autocomplete: 'off', required: true, input: look });
+    this.key = make('input', { type: 'text', autocomplete: 'off', input: look, placeholder: '["oslo"]' });
     const starts = make('datalist', { id: 'starts' }, ...['beginning', 'now', '15m', '24h'].map((v) => make('option', { value: v })));
     return [
       make('label', {}, 'Continue at: beginning, now, how long ago such as 15m, or a time ', this.to), starts,
@@ -61,6 +65,7 @@ class Dialog {
   }
 
   close() {
+    clearTimeout(this.soon);
     this.controller.abort();
     this.element.remove();
     this.opener.isConnected && this.opener.focus();
@@ -85,6 +90,11 @@ class Dialog {
   async preview() {
     this.act.disabled = true;
     const round = this.round = {};
+    if (this.to && this.to.value.trim() === '') {
+      this.tell({});
+      say(this.state, 'Say where to continue.');
+      return;
+    }
     say(this.state, 'Looking…');
     const answer = await this.send({ preview: true });
     if (this.round !== round) return;

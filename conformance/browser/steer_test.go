@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// press clicks a button by its text, within an element.
+func press(t *testing.T, tab context.Context, within, text string) {
+	t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((b) => b.innerText === %q && b.checkVisibility() && !b.disabled)`,
+		within+" button", text)
+	do(t, tab, chromedp.Poll(find, nil), chromedp.Evaluate(find+".click()", nil))
+}
+
+// closed waits until no dialog is open.
+func closed(t *testing.T, tab context.Context) {
+	t.Helper()
+	eventually(t, "the dialog is closed", func() error {
+		if n := evaluate[int](t, tab, "document.querySelectorAll('dialog').length"); n != 0 {
+			return fmt.Errorf("%d dialogs", n)
+		}
+		return nil
+	})
+}
+
+// typed types a text into a field in place of another.
+func typed(t *testing.T, tab context.Context, selector, text string) {
+	t.Helper()
+	do(t, tab, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).select()", selector), nil),
+		chromedp.SendKeys(selector, text))
+}
+
+// A unit is paused, resumed and reset on the page, which says before what that would do, and after it what was done.
+func TestAUnitIsSteeredOnThePage(t *testing.T) {
+	w := newWorld(t, 2)
+	w.write(`{"id":"1","city":"Rome"}`, `{"id":"2","city":"Oslo"}`)
+	tab := page(t, w.instance("a", succeeds, "--ui-write").dashboard(t), 1280, 900)
+	shows(t, tab, ".sentence", "nothing behind")
+	shows(t, tab, "#may", "You can steer units on this page")
+
+	press(t, tab, ".unit > .buttons", "Pause")
+	shows(t, tab, "dialog .lines", "would pause lease ")
+	shows(t, tab, "dialog", "Nothing is done yet.")
+	do(t, tab, chromedp.KeyEvent(kb.Escape)) // nothing is done
+	closed(t, tab)
+	if text := evaluate[string](t, tab, "document.activeElement.innerText"); text != "Pause" {
+		t.Errorf("after Escape the focus is on %q, want the button", text)
+	}
+	shows(t, tab, ".legend", "a: 2")
+
+	press(t, tab, ".unit > .buttons", "Pause")
+	typed(t, tab, "dialog input", "INC-7: <b>mail</b> is down")
+	press(t, tab, "dialog", "Pause")
+	shows(t, tab, "dialog .lines", "paused lease ")
+	shows(t, tab, "dialog", "Done.")
+	press(t, tab, "dialog", "Close")
+	shows(t, tab, ".legend", "nobody: 2")
+	shows(t, tab, ".findings", "INC-7: <b>mail</b> is down")
+
+	press(t, tab, ".unit > .buttons", "Resume")
+	press(t, tab, "dialog", "Resume")
+	shows(t, tab, "dialog .lines", "resumed lease ")
+	press(t, tab, "dialog", "Close")
+	shows(t, tab, ".legend", "a: 2")
+
+	press(t, tab, ".unit > .buttons", "Reset…")
+	typed(t, tab, "dialog input", "next week")
+	shows(t, tab, "dialog .failed", `to is "next week": want beginning, now, a time`)
+	typed(t, tab, "dialog input", "beginning")
+	shows(t, tab, "dialog .lines", ": 1 change again")
+	press(t, tab, "dialog", "Reset")
+	shows(t, tab, "dialog", "Done.")
+	shows(t, tab, "dialog .lines", "reset lease ")
+}
+
+// One lease is steered by keyboard alone, and its failing change is skipped.
+func TestALeaseIsSteeredByKeyboard(t *testing.T) {
+	w := newWorld(t, 1)
+	w.write(`{"id":"good","city":"Oslo"}`, `{"id":"<b>bad</b>","city":"Rome","bad":true}`)
+	tab := page(t, w.instance("a", fails, "--ui-write").dashboard(t), 1280, 900)
+	shows(t, tab, ".findings", "failure")
+	step := func(until string) {
+		t.Helper()
+		for range 60 {
+			do(t, tab, chromedp.KeyEvent(kb.Tab))
+			text := `(document.activeElement.closest('label') ?? document.activeElement).innerText.trim()`
+			if strings.HasPrefix(evaluate[string](t, tab, text), until) {
+				return
+			}
+		}
+		t.Fatalf("no way by Tab to %q", until)
+	}
+	step("-FF")
+	do(t, tab, chromedp.KeyEvent(kb.Enter))
+	shows(t, tab, ".detail", "What is known")
+	step("Skip…")
+	do(t, tab, chromedp.KeyEvent(kb.Enter))
+	shows(t, tab, "dialog .lines", `would skip change "<b>bad</b>"`)
+	shows(t, tab, "dialog", "Choose the changes to skip.")
+	step(`would skip change "<b>bad</b>"`)
+	do(t, tab, chromedp.KeyEvent(" "))
+	shows(t, tab, "dialog", "1 of 2 changes are chosen.")
+	step("Skip")
+	do(t, tab, chromedp.KeyEvent(kb.Enter))
+	shows(t, tab, "dialog .lines", `skipped change "<b>bad</b>"`)
+	do(t, tab, chromedp.KeyEvent(kb.Enter)) // the focus is on Close
+	closed(t, tab)
+	shows(t, tab, ".sentence", "nothing behind")
+}
+
+// Dead letters are retried, released and removed on the page.
+func TestLettersAreSteeredOnThePage(t *testing.T) {
+	w := newWorld(t, 1)
+	w.command("create", w.url+"/shop/letters", "--pk", "/key")
+	w.write(`{"id":"1","city":"Rome","bad":true}`, `{"id":"2","city":"Rome"}`)
+	a := w.instance("a", fails, "--ui-write", "--hold", "--max-attempts", "1", "--batch-size", "1",
+		"--dead-letters", w.url+"/shop/letters")
+	tab := page(t, a.dashboard(t), 1280, 900)
+	shows(t, tab, "#events", "disposition held")
+	do(t, tab, chromedp.Click(".unit > details > summary"))
+	shows(t, tab, ".unit > details", "held")
+
+	press(t, tab, ".unit > details", "Retry…")
+	shows(t, tab, "dialog .lines", "would give the handler letter 1.")
+	press(t, tab, "dialog", "Retry")
+	shows(t, tab, "dialog .failed", "the handler has failed again")
+	press(t, tab, "dialog", "Close")
+
+	press(t, tab, ".unit > details", "Release")
+	shows(t, tab, "dialog .lines", `would let key ["Rome"] go on`)
+	press(t, tab, "dialog", "Release")
+	shows(t, tab, "dialog .lines", "1 held letter handled")
+	press(t, tab, "dialog", "Close")
+
+	press(t, tab, ".unit > details", "Remove…")
+	shows(t, tab, "dialog .lines", "afterwards nothing remembers")
+	press(t, tab, "dialog", "Remove")
+	shows(t, tab, "dialog .lines", "removed letter 1.")
+	press(t, tab, "dialog", "Close")
+	shows(t, tab, ".unit > details", "No dead letter is waiting.")
+}
+
+// Without --ui-write the page has no buttons, and the dashboard refuses what they would send.
+func TestAPageThatOnlyReadsHasNoButtons(t *testing.T) {
+	w := newWorld(t, 1)
+	url := w.instance("a", succeeds).dashboard(t)
+	tab := page(t, url, 1280, 900)
+	shows(t, tab, ".legend", "a: 1")
+	shows(t, tab, "#may", "This page only reads")
+	do(t, tab, chromedp.Click("button.token"))
+	shows(t, tab, ".detail", "What is known")
+	if n := evaluate[int](t, tab, "[...document.querySelectorAll('.act')].filter((b) => b.checkVisibility()).length"); n != 0 {
+		t.Errorf("%d buttons act on the unit", n)
+	}
+	send := `fetch('/steer', {method: 'POST', headers: {'Content-Type': 'application/json'},
+		body: '{"unit":"mailer","action":"pause"}'}).then((r) => r.status)`
+	var status int
+	do(t, tab, chromedp.Evaluate(send, &status, awaitPromise))
+	if status != 405 {
+		t.Errorf("a command is answered with %d, want 405", status)
+	}
+}
+
+// The dialog is for everybody too.
+func TestTheDialogIsForEverybody(t *testing.T) {
+	rules := axe(t)
+	w := newWorld(t, 2)
+	w.write(`{"id":"1","city":"Rome"}`)
+	url := w.instance("a", succeeds, "--ui-write").dashboard(t)
+	for _, theme := range []string{"light", "dark"} {
+		for _, width := range []int64{360, 1280} {
+			t.Run(fmt.Sprintf("%s at %d", theme, width), func(t *testing.T) {
+				tab := page(t, "about:blank", width, 900)
+				prefers := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}
+				do(t, tab, emulation.SetEmulatedMedia().WithFeatures(prefers), chromedp.Navigate(url))
+				press(t, tab, ".unit > .buttons", "Reset…")
+				shows(t, tab, "dialog", "Say where to continue.")
+				typed(t, tab, "dialog input", "beginning")
+				shows(t, tab, "dialog .lines", "would reset lease ")
+				do(t, tab, picture(fmt.Sprintf("dialog-%s-%d", theme, width)))
+				isClean(t, tab, rules, width)
+			})
+		}
+	}
+}
+
+// isClean checks that a page has no violation of the rules of axe-core, and does not scroll sideways.
+func isClean(t *testing.T, tab context.Context, rules string, width int64) {
+	t.Helper()
+	if got := evaluate[int64](t, tab, "document.documentElement.scrollWidth"); got > width {
+		t.Errorf("the page is %d wide", got)
+	}
+	var found []struct {
+		ID    string
+		Help  string
+		Nodes []struct{ HTML, FailureSummary string }
+	}
+	do(t, tab, chromedp.Evaluate(rules, nil), chromedp.Evaluate(
+		"axe.run().then((r) => r.violations)", &found, chromedp.EvalAsValue, awaitPromise))
+	for _, v := range found {
+		t.Errorf("%s: %s: %+v", v.ID, v.Help, v.Nodes)
+	}
+}
