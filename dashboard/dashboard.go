@@ -59,6 +59,11 @@ type Unit struct {
 
 	Processor *changefeed.Processor // the instance of this process; nil if it has none
 	Letters   feed.LetterBox        // the dead letters; nil if there are none, or if they cannot be read
+	LettersAt string                // where the letters are, such as shop/letters; empty if nobody needs to know
+
+	// Complete completes the commands in an advice, such as changefeed leases resume, so that they can be pasted into a
+	// shell. Nil leaves them as they are.
+	Complete func(advice string) string
 }
 
 // name is the name of a unit and its container. One process may show several units of a name, on several containers.
@@ -127,6 +132,14 @@ func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 // newShown makes a unit that is shown.
 func newShown(u Unit) *shown {
 	return &shown{Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{})}
+}
+
+// complete completes the commands in an advice.
+func (s *shown) complete(advice string) string {
+	if s.Complete == nil {
+		return advice
+	}
+	return s.Complete(advice)
 }
 
 // name is the name of a unit that is shown.

@@ -61,6 +61,7 @@ type Letter struct {
 // Letters are dead letters of a unit.
 type Letters struct {
 	Letters []Letter `json:"letters"` // null if this process cannot read them
+	At      string   `json:"at"`      // where they are; empty if unknown
 	More    bool     `json:"more"`    // there are more than these
 }
 
@@ -88,8 +89,11 @@ func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
 	}
 	e := all[0]
 	made := Explanation{
-		Lease: e.Lease.Token, State: string(e.State), Facts: textsOf(e.Facts), Next: textsOf(e.Next),
+		Lease: e.Lease.Token, State: string(e.State), Facts: textsOf(e.Facts), Next: []string{},
 		History: []Action{},
+	}
+	for _, next := range e.Next {
+		made.Next = append(made.Next, s.complete(next))
 	}
 	for _, entry := range e.History {
 		made.History = append(made.History, Action{
@@ -110,7 +114,7 @@ func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, Letters{})
 		return
 	}
-	all := Letters{Letters: []Letter{}}
+	all := Letters{Letters: []Letter{}, At: s.LettersAt}
 	ctx, cancel := context.WithTimeout(r.Context(), detailTimeout)
 	defer cancel()
 	for l, err := range s.Letters.Letters(ctx, "") {

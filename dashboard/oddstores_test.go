@@ -229,9 +229,10 @@ func TestATimeThatIsNoneBreaksNoAnswer(t *testing.T) {
 }
 
 func TestNumbersThatAreNoneBreakNoAnswer(t *testing.T) {
-	for _, n := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 3} {
-		if got := string(jsonOf(UnitStatus{Charge: numberIn(n)})); strings.Contains(got, "is no JSON") {
-			t.Errorf("%v: %s", n, got)
+	for n, want := range map[float64]string{math.NaN(): "null", math.Inf(1): "null", math.Inf(-1): "null", 3: "3", 0: "0"} {
+		got := string(jsonOf(UnitStatus{Charge: numberIn(n)}))
+		if !strings.Contains(got, `"request_units":`+want+`}`) {
+			t.Errorf("%v: %s, want %s", n, got, want)
 		}
 	}
 }

@@ -51,7 +51,7 @@ type UnitStatus struct {
 	Holes     []Hole     `json:"holes"`
 	Instances []Instance `json:"instances"`
 	Requests  int        `json:"requests"`      // that this listing has sent
-	Charge    float64    `json:"request_units"` // that these requests cost
+	Charge    *float64   `json:"request_units"` // that these requests cost
 }
 
 // Lag is how far a lease or a unit is behind.
@@ -162,7 +162,7 @@ func (s *shown) status(ctx context.Context) UnitStatus {
 	u.Sentence, u.Lag = l.Sentence(), lagOf(&l.Estimate.Total, l.At)
 	u.Requests, u.Charge = l.Estimate.Cost.Requests, numberIn(l.Estimate.Cost.Charge)
 	for _, f := range l.Findings() {
-		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Means, f.Next})
+		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Means, s.complete(f.Next)})
 	}
 	for _, h := range l.Holes {
 		from, to := placeOf(h.Range)
@@ -268,12 +268,13 @@ func positionOf(p feed.Position) string {
 	return p.Start.String()
 }
 
-// numberIn is a number for JSON, which has none that is infinite or no number. A broken account may send those.
-func numberIn(n float64) float64 {
+// numberIn is a number for JSON, which has none that is infinite or no number. A broken account may send those; then it
+// is unknown.
+func numberIn(n float64) *float64 {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
-		return 0
+		return nil
 	}
-	return n
+	return &n
 }
 
 // ageOf is how many seconds ago something began; nil if it has not.

@@ -204,7 +204,9 @@ func TestALeaseIsExplained(t *testing.T) {
 		w := newWorld(t, 1)
 		p := w.start("a", done, changefeed.Options{})
 		d := New(Options{})
-		d.Show(w.unit(p))
+		u := w.unit(p)
+		u.Complete = func(advice string) string { return advice + " --name mailer" }
+		d.Show(u)
 		time.Sleep(time.Minute)
 		pausing := admin.Open(w.orders, w.leases, admin.Options{By: "ada", Reason: "INC-1"})
 		if _, err := pausing.Pause(t.Context(), admin.All()); err != nil {
@@ -214,6 +216,13 @@ func TestALeaseIsExplained(t *testing.T) {
 		if code != http.StatusOK || e.Lease != "-FF" || e.State != "paused" || len(e.Facts) == 0 || len(e.Next) == 0 ||
 			len(e.History) != 1 {
 			t.Fatalf("%d %+v", code, e)
+		}
+		if next := e.Next[len(e.Next)-1]; !strings.HasSuffix(next, " --name mailer") {
+			t.Errorf("what to do next is %q, without the name of the unit", next)
+		}
+		_, s := ask[Status](t, d, "/status")
+		if finds := s.Units[0].Finds; len(finds) == 0 || !strings.HasSuffix(finds[0].Next, " --name mailer") {
+			t.Errorf("findings %+v, want commands with the name of the unit", finds)
 		}
 		if a := e.History[0]; a.Action != "pause" || a.By != "ada" || a.Reason != "INC-1" || a.Done != 1 ||
 			a.Count != 1 {

@@ -243,7 +243,8 @@ export class Unit {
     if (answer.letters === null) {
       return [make('p', {}, 'This process has no access to the dead letters of the unit: changefeed dlq list shows them.')];
     }
-    if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting.')];
+    const at = answer.at ? [' in ', isolated(answer.at)] : [];
+    if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting', ...at, '.')];
     const columns = [{ title: 'Parked' }, { title: 'Key' }, { title: 'Item' }, { title: 'Why' },
       { title: 'Attempts', kind: 'number' }, { title: 'Cause and document', kind: 'note' }];
     if (this.mayAct) columns.push({ title: 'What to do' });

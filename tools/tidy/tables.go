@@ -147,7 +147,9 @@ var edges = map[string][]string{
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
 	"metrics":           {".", "feed", "outbox", thirdParty},
-	"dashboard":         {".", "admin", "feed"},
+	"dashboard": {
+		".", "admin", "deadletters", "feed", "internal/cosmosdb/pkey", "internal/sentence",
+	},
 	// beside metrics, so that a program with a processor does not link the server and the store
 	"metrics/servermetrics": {"cosmosrest", "docstore", thirdParty},
 	"trigger": {
@@ -266,7 +268,7 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unit": {
-		".", "admin", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",
+		".", "admin", "cosmos", "deadletters", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",
 		"internal/processor/records", "internal/spelling",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage", "trigger",

@@ -123,7 +123,7 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 	if err := d.makeContainers(ctx, db); err != nil {
 		return found, err
 	}
-	hide, err := d.shown.Show(ctx, d.fleet.Source, d.fleet.Leases, nil, nil)
+	hide, err := d.shown.Show(ctx, ui.Parts{Source: d.fleet.Source, Leases: d.fleet.Leases})
 	if err != nil {
 		return found, err
 	}

@@ -284,6 +284,14 @@ func (i *Instance) chooseStart(ctx context.Context, store feed.LeaseStore) error
 	return nil
 }
 
+// commands are the commands about the unit.
+func (i *Instance) commands() unit.Commands {
+	if i.Function != nil { // its unit has another name for the commands
+		return unit.Commands{}
+	}
+	return unit.Commands{Leases: i.leases.String(), Name: i.Name, Letters: i.Letters}
+}
+
 // runProcessor runs the processor.
 func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store feed.LeaseStore, h Handler) error {
 	// Watch the signals separately from the context: the context ends with the first signal, and the second is for us.
@@ -313,7 +321,10 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	if i.Live != nil {
 		i.Live.Begin(source, store, processor)
 	}
-	hide, err := i.Shown.Show(ctx, source, store, i.Options.OnFailure.DeadLetters, processor)
+	hide, err := i.Shown.Show(ctx, ui.Parts{
+		Source: source, Leases: store, Letters: i.Options.OnFailure.DeadLetters, Processor: processor,
+		Commands: i.commands(),
+	})
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,21 @@ func TestUnitsOfOneNameAreToldApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
+	s.Serves("http://127.0.0.1:8081/")
 	for _, u := range found {
 		names = append(names, u.Name)
+		if got := u.Complete("changefeed leases resume"); u.Name == "audit" && got != "changefeed leases resume" {
+			t.Errorf("before the server serves, a command is %q", got)
+		}
+	}
+	if found, err = s.find(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range found {
+		want := "changefeed leases resume http://127.0.0.1:8081/default/now --name audit"
+		if got := u.Complete("changefeed leases resume"); u.Name == "audit" && got != want {
+			t.Errorf("a command is %q, want %q", got, want)
+		}
 	}
 	slices.Sort(names)
 	if want := []string{"audit", "mailer in before", "mailer in now"}; !slices.Equal(names, want) {

@@ -17,6 +17,7 @@ import (
 type Store struct {
 	dir string // empty if the store is in memory
 	db  atomic.Pointer[docstore.DB]
+	url atomic.Pointer[string] // of the server, once it serves
 }
 
 // StoreOf returns the store in a directory, which is not open yet; an empty name is a store in memory.
@@ -71,7 +72,30 @@ func (s *Store) find(ctx context.Context) (all []dashboard.Unit, err error) {
 		}) { // such as the leases of before beside those of now
 			name += " in " + u.In
 		}
-		all = append(all, dashboard.Unit{Name: name, Container: u.Container, Source: u.Source, Leases: u.Leases})
+		commands := s.commands(u, found)
+		all = append(all, dashboard.Unit{
+			Name: name, Container: u.Container, Source: u.Source, Leases: u.Leases,
+			Letters: u.Letters, LettersAt: u.Places.Letters,
+			Complete: func(advice string) string { return commands.Complete(advice) },
+		})
 	}
 	return all, err
+}
+
+// Serves says where the server of the store serves.
+func (s *Store) Serves(url string) { s.url.Store(&url) }
+
+// commands are the commands about a unit, which name the container that it reads if others of its name read others.
+func (s *Store) commands(u unit.Found, all []unit.Found) unit.Commands {
+	url := s.url.Load()
+	if url == nil {
+		return unit.Commands{}
+	}
+	made := u.Places.Under(*url, u.Name)
+	if slices.ContainsFunc(all, func(o unit.Found) bool {
+		return o.Name == u.Name && o.In == u.In && o.Container != u.Container
+	}) {
+		made.Source = *url + u.Places.Monitored
+	}
+	return made
 }

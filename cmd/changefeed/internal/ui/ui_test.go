@@ -39,7 +39,7 @@ func TestNoAddressIsNoDashboard(t *testing.T) {
 	if hooks := unit.Hooks(); hooks.Ready != nil || hooks.Error != nil {
 		t.Error("a unit without a dashboard has hooks")
 	}
-	hide, err := unit.Show(t.Context(), nil, nil, nil, nil)
+	hide, err := unit.Show(t.Context(), Parts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestTheLagIsMeasuredWhileSomebodyAsksForMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		var n atomic.Int64
-		hide, err := unit.Show(t.Context(), orders, lists{leases, &n}, nil, p)
+		hide, err := unit.Show(t.Context(), Parts{Source: orders, Leases: lists{leases, &n}, Processor: p})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestAHiddenInstanceIsNotMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hide, err := unit.Show(t.Context(), orders, leases, nil, p)
+		hide, err := unit.Show(t.Context(), Parts{Source: orders, Leases: leases, Processor: p})
 		if err != nil {
 			t.Fatal(err)
 		}

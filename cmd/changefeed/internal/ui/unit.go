@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/metrics"
@@ -39,26 +40,35 @@ func (u *Unit) Hooks() changefeed.Hooks {
 	return u.metrics.Hooks().And(u.ui.dashboard.Events(u.name, u.container))
 }
 
-// Show shows a unit, and measures an instance unless p is nil, until hide is called.
-func (u *Unit) Show(ctx context.Context, source feed.Source, leases feed.LeaseStore, letters feed.DeadLetters,
-	p *changefeed.Processor,
-) (hide func(), err error) {
+// Parts are what a unit consists of.
+type Parts struct {
+	Source    feed.Source
+	Leases    feed.LeaseStore
+	Letters   feed.DeadLetters      // nil if there are none
+	Processor *changefeed.Processor // nil if this process has no instance
+	Commands  unit.Commands         // about the unit
+}
+
+// Show shows a unit, and measures its instance, until hide is called.
+func (u *Unit) Show(ctx context.Context, parts Parts) (hide func(), err error) {
 	if u == nil {
 		return func() {}, nil
 	}
 	stop := func() error { return nil }
-	if p != nil {
-		if stop, err = u.metrics.Observe(p); err != nil {
+	if parts.Processor != nil {
+		if stop, err = u.metrics.Observe(parts.Processor); err != nil {
 			return nil, err
 		}
 	}
-	box, _ := letters.(feed.LetterBox)
+	box, _ := parts.Letters.(feed.LetterBox)
 	away := u.ui.dashboard.Show(dashboard.Unit{
-		Name: u.name, Container: u.container, Source: source, Leases: leases, Letters: box, Processor: p,
+		Name: u.name, Container: u.container, Source: parts.Source, Leases: parts.Leases, Letters: box,
+		LettersAt: parts.Commands.Letters, Processor: parts.Processor,
+		Complete: func(advice string) string { return parts.Commands.Complete(advice) },
 	})
 	ctx, end := context.WithCancel(ctx)
 	var measuring sync.WaitGroup
-	measuring.Go(func() { u.measureLag(ctx, source, leases) })
+	measuring.Go(func() { u.measureLag(ctx, parts.Source, parts.Leases) })
 	return func() {
 		end()
 		measuring.Wait()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -19,7 +20,30 @@ type Found struct {
 	In              string // the name of the container of its records
 	Source          feed.Source
 	Leases          feed.LeaseStore
+
+	// Letters are the dead letters of the unit; nil unless exactly one container beside the leases can have letters.
+	Letters feed.LetterBox
+
+	Places Places
 }
+
+// Places are where the containers of a unit are in a store or an account, as DATABASE/CONTAINER.
+type Places struct {
+	Leases, Monitored string
+	Letters           string // empty if the letters are not known
+}
+
+// Under returns the commands about the unit with a name, if its store is served at an address.
+func (p Places) Under(url, name string) Commands {
+	made := Commands{Leases: url + p.Leases, Name: name}
+	if p.Letters != "" {
+		made.Letters = url + p.Letters
+	}
+	return made
+}
+
+// pathOf is the place of a container.
+func pathOf(a place.Address) string { return a.Database + "/" + a.Container }
 
 // mostRecords is how many documents a container may have that is searched for leases. A container with more is one of a
 // user, which would take long to read.
@@ -63,6 +87,7 @@ func FindIn(ctx context.Context, db *docstore.DB) (found []Found, err error) {
 		if err != nil {
 			return nil, err
 		}
+		addLetters(all, c.Database(), units)
 		found = append(found, units...)
 	}
 	return found, nil
@@ -116,7 +141,37 @@ func findUnits(ctx context.Context, r registry, ids []string) (found []Found, er
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, Found{name, monitored.Address.Name(), r.leases.Address.Name(), monitored.Source, store})
+		found = append(found, Found{
+			Name: name, Container: monitored.Address.Name(), In: r.leases.Address.Name(), Source: monitored.Source,
+			Leases: store, Places: Places{Leases: pathOf(r.leases.Address), Monitored: pathOf(monitored.Address)},
+		})
 	}
 	return found, nil
+}
+
+// addLetters adds the dead letters of units whose leases are in a database.
+func addLetters(all []*docstore.Container, database string, units []Found) {
+	var in *docstore.Container
+	for _, c := range all {
+		if c.Database() != database || !slices.Equal(c.Spec().Paths, []string{LettersPath}) {
+			continue
+		}
+		if in != nil {
+			return
+		}
+		in = c
+	}
+	if in == nil {
+		return
+	}
+	for i := range units {
+		u := &units[i]
+		monitored, isStored := u.Source.(*docstore.Container)
+		if !isStored || u.Name == Unnamed {
+			continue
+		}
+		if box, err := deadletters.Container(in, u.Name, monitored); err == nil {
+			u.Letters, u.Places.Letters = box, in.Database()+"/"+in.ID()
+		}
+	}
 }

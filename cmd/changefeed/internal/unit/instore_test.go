@@ -66,11 +66,46 @@ func TestUnitsAreFoundInAStore(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
+	places := func(name, container string) (all []string) {
+		found, err := FindIn(t.Context(), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range found {
+			if u.Name == name && u.Container == container {
+				all = append(all, u.Places.Leases+" of "+u.Places.Monitored+" with "+u.Places.Letters)
+				if (u.Letters == nil) != (u.Places.Letters == "") {
+					t.Errorf("the letters of %s are %v, at %q", u.Name, u.Letters, u.Places.Letters)
+				}
+			}
+		}
+		return all
+	}
+	under := Places{"shop/leases", "shop/orders", "shop/letters"}.Under("http://127.0.0.1:8081/", "mailer")
+	for advice, want := range map[string]string{
+		"changefeed leases resume": "changefeed leases resume http://127.0.0.1:8081/shop/leases --name mailer",
+		"changefeed dlq list":      "changefeed dlq list http://127.0.0.1:8081/shop/letters --name mailer",
+	} {
+		if got := under.Complete(advice); got != want {
+			t.Errorf("%s is %s, want %s", advice, got, want)
+		}
+	}
 	// Two units of one name have the container other, and mailer on orders is a unit in each container of leases.
 	want := []string{"audit on orders", "mailer on orders", "mailer on orders", "mailer on users"}
 	if got := find(); !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
+	const audit = "default/leases of default/orders with "
+	isAt := func(when, want string) {
+		if got := places("audit", "orders"); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: audit is at %q, want %s", when, got, want)
+		}
+	}
+	isAt("without letters", audit)
+	create(docstore.ContainerSpec{ID: "letters", Paths: []string{LettersPath}})
+	isAt("with a container for letters", audit+"default/letters")
+	create(docstore.ContainerSpec{ID: "more", Paths: []string{LettersPath}})
+	isAt("with two such containers", audit)
 	for n := range mostRecords {
 		upsert(leases, fmt.Sprint(n))
 	}
