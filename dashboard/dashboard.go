@@ -61,6 +61,10 @@ type Unit struct {
 	Letters   feed.LetterBox        // the dead letters; nil if there are none, or if they cannot be read
 	LettersAt string                // where the letters are, such as shop/letters; empty if nobody needs to know
 
+	// Says returns what the process has to say of the unit beside that, such as how far its relay is, a sentence each.
+	// It must return soon. Nil is nothing.
+	Says func() []string
+
 	// Complete completes the commands in an advice, such as changefeed leases resume, so that they can be pasted into a
 	// shell. Nil leaves them as they are.
 	Complete func(advice string) string
@@ -73,7 +77,12 @@ type name struct{ unit, container string }
 type shown struct {
 	Unit
 	admin *admin.Unit
+	costs *costs
+	*lister
+}
 
+// lister lists one unit at a time once.
+type lister struct {
 	mu        sync.Mutex // guards the rest
 	going     *listing   // nil if there is none
 	isUnknown bool       // the last listing has failed
@@ -85,6 +94,7 @@ type Dashboard struct {
 	handler http.Handler
 	events  *journal
 	viewers hub
+	spent   ledger
 	closed  chan struct{} // with Close
 	closing sync.Once
 
@@ -101,7 +111,10 @@ type Dashboard struct {
 // New makes a dashboard without units.
 func New(o Options) *Dashboard {
 	o.Interval = cmp.Or(max(o.Interval, 0), 2*time.Second)
-	d := &Dashboard{o: o, closed: make(chan struct{}), events: &journal{run: time.Now().UnixMilli()}}
+	d := &Dashboard{
+		o: o, closed: make(chan struct{}), events: &journal{run: time.Now().UnixMilli()},
+		spent: ledger{costs: map[name]*costs{}},
+	}
 	d.events.tell = d.viewers.notify
 	d.handler = d.guard(d.routes())
 	return d
@@ -110,7 +123,7 @@ func New(o Options) *Dashboard {
 // Show shows a unit until hide is called. If the dashboard shows a unit of the same name on the same container, Show
 // replaces that one.
 func (d *Dashboard) Show(u Unit) (hide func()) {
-	made := newShown(u)
+	made := d.newShown(u)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.units = slices.DeleteFunc(d.units, func(s *shown) bool { return s.name() == made.name() })
@@ -130,8 +143,11 @@ func (d *Dashboard) Show(u Unit) (hide func()) {
 func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 
 // newShown makes a unit that is shown.
-func newShown(u Unit) *shown {
-	return &shown{Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{})}
+func (d *Dashboard) newShown(u Unit) *shown {
+	return &shown{
+		Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{}), costs: d.spent.of(name{u.Name, u.Container}),
+		lister: new(lister),
+	}
 }
 
 // complete completes the commands in an advice.

@@ -23,6 +23,7 @@
 //	GET /events          the same as server-sent events, for as long as somebody looks, and what happens
 //	GET /explain         a lease in sentences, with its history: ?unit=&container=&lease=
 //	GET /letters         dead letters of a unit, the oldest first: ?unit=&container=
+//	POST /steer          pauses, resumes, resets and skips leases, and works on dead letters: see Command
 //	GET /metrics         Options.Metrics
 //
 // The page needs nothing from elsewhere: no other host, no build step, no cookie. Whatever a document contains is shown
@@ -36,9 +37,10 @@
 //
 // # Who may look
 //
-// The dashboard only reads. With Options.Key, all but /healthz and /readyz want the key, as a bearer token or as the
+// The dashboard only reads, unless Options.Write is set. With Options.Key, all but /healthz and /readyz want the key, as a bearer token or as the
 // password of basic authentication. Give a key if others can reach the address, and encrypt the connection then: the
 // dashboard shows partition keys and documents of dead letters. Without a key the dashboard answers only requests whose
 // Host header is localhost or an IP address, so no page of another host can read it by changing what its own name means
-// (DNS rebinding). Requests that a browser makes for a page of another site are refused in any case.
+// (DNS rebinding). Requests that a browser makes for a page of another site are refused in any case, and so are writes
+// with a content type that such a page could send unasked.
 package dashboard

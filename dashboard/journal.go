@@ -84,9 +84,11 @@ func (j *journal) seen(position string) int64 {
 }
 
 // Events returns hooks that show what happens to a unit as [changefeed.LogHooks] log it, from the level info on. Give
-// them to its processor, with your own: changefeed.JoinHooks(d.Events("mailer", "shop/orders"), own).
+// them to its processor, with your own: changefeed.JoinHooks(d.Events("mailer", "shop/orders"), own). The hooks also
+// count what the requests of the processor cost.
 func (d *Dashboard) Events(unit, container string) changefeed.Hooks {
-	return changefeed.LogHooks(slog.New(&teller{d.events, name{unit, container}, nil, ""}))
+	of := name{unit, container}
+	return changefeed.JoinHooks(changefeed.LogHooks(slog.New(&teller{d.events, of, nil, ""})), d.spent.of(of).hooks())
 }
 
 // teller makes events of the lines of a log.

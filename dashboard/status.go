@@ -52,6 +52,8 @@ type UnitStatus struct {
 	Instances []Instance `json:"instances"`
 	Requests  int        `json:"requests"`      // that this listing has sent
 	Charge    *float64   `json:"request_units"` // that these requests cost
+	Costs     []Cost     `json:"costs"`
+	Says      []string   `json:"says"` // what this process has to say beside that: see [Unit]
 }
 
 // Lag is how far a lease or a unit is behind.
@@ -147,7 +149,7 @@ func (s *shown) unknown(err error) UnitStatus {
 	return UnitStatus{
 		Name: s.Name, Container: s.Container, IsHere: s.Processor != nil, Error: &text,
 		Sentence: "nobody knows how the unit is: " + text,
-		Finds:    []Finding{}, Leases: []Lease{}, Holes: []Hole{}, Instances: []Instance{},
+		Finds:    []Finding{}, Leases: []Lease{}, Holes: []Hole{}, Instances: []Instance{}, Costs: []Cost{}, Says: []string{},
 	}
 }
 
@@ -161,6 +163,11 @@ func (s *shown) status(ctx context.Context) UnitStatus {
 	u.Error = nil
 	u.Sentence, u.Lag = l.Sentence(), lagOf(&l.Estimate.Total, l.At)
 	u.Requests, u.Charge = l.Estimate.Cost.Requests, numberIn(l.Estimate.Cost.Charge)
+	s.costs.add(forListings, int64(l.Estimate.Cost.Requests), l.Estimate.Cost.Charge)
+	u.Costs = s.costs.list()
+	if s.Says != nil {
+		u.Says = textsOf(s.Says())
+	}
 	for _, f := range l.Findings() {
 		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Means, s.complete(f.Next)})
 	}

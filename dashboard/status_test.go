@@ -145,11 +145,12 @@ func TestUnitsAreFound(t *testing.T) {
 		w.start("a", done, changefeed.Options{})
 		time.Sleep(time.Minute)
 		calls, names, failure := 0, []string{"mailer"}, error(nil)
+		var letters feed.LetterBox
 		d := New(Options{Find: func(context.Context) (all []Unit, err error) {
 			calls++
 			for _, name := range names {
 				u := w.unit(nil)
-				u.Name = name
+				u.Name, u.Letters = name, letters
 				all = append(all, u)
 			}
 			return all, failure
@@ -163,10 +164,13 @@ func TestUnitsAreFound(t *testing.T) {
 			t.Errorf("%d calls in half of the time, and the pace is %v, want 1 and a pace", calls, s.Units[0].PerSecond)
 		}
 		time.Sleep(findEvery)
-		names = []string{"mailer", "other"}
+		names, letters = []string{"mailer", "other"}, box{}
 		if _, s = ask[Status](t, d, "/status"); calls != 2 || len(s.Units) != 2 || s.Units[0].PerSecond == nil {
 			t.Errorf("%d calls, %d units, pace %v: a unit that was found before is another one", calls, len(s.Units),
 				s.Units[0].PerSecond)
+		}
+		if _, all := ask[Letters](t, d, "/letters?unit=mailer"); all.Letters == nil {
+			t.Error("letters that a unit has since it was found first cannot be read")
 		}
 		time.Sleep(findEvery)
 		names, failure = nil, errors.New("the store is away")

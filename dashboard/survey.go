@@ -173,12 +173,12 @@ func (d *Dashboard) refresh(ctx context.Context) {
 	}
 	var found []*shown
 	for _, u := range units {
-		made := newShown(u)
+		made := d.newShown(u)
 		if indexOf(found, made) >= 0 {
 			continue
 		}
 		if i := indexOf(d.found, made); i >= 0 && !d.found[i].wasUnknown() {
-			made = d.found[i]
+			made.admin, made.lister = d.found[i].admin, d.found[i].lister
 		}
 		found = append(found, made)
 	}

@@ -71,7 +71,8 @@ func TestThePageWithOddStates(t *testing.T) {
 			units = append(units, map[string]any{
 				"name": name, "container": "__proto__", "sentence": evil, "error": nil, "is_here": false,
 				"findings": []any{finding}, "leases": leases, "holes": []any{}, "instances": []any{instance},
-				"requests": 1, "request_units": 1,
+				"requests": 1, "request_units": 1, "says": []string{evil},
+				"costs": []any{map[string]any{"for": evil, "requests": 1, "request_units": nil}},
 				"pending": 5, "pending_exact": true, "per_second": 2.5,
 			})
 		}

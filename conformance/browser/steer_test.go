@@ -126,6 +126,9 @@ func TestLettersAreSteeredOnThePage(t *testing.T) {
 	shows(t, tab, "#events", "disposition held")
 	do(t, tab, chromedp.Click(".unit > details > summary"))
 	shows(t, tab, ".unit > details", "held")
+	server := page(t, w.ui, 1280, 900) // which finds the letters beside the leases
+	do(t, server, chromedp.Click(".unit > details > summary"))
+	shows(t, server, ".unit > details", "held")
 
 	press(t, tab, ".unit > details", "Retry…")
 	shows(t, tab, "dialog .lines", "would give the handler letter 1.")
@@ -144,7 +147,7 @@ func TestLettersAreSteeredOnThePage(t *testing.T) {
 	press(t, tab, "dialog", "Remove")
 	shows(t, tab, "dialog .lines", "removed letter 1.")
 	press(t, tab, "dialog", "Close")
-	shows(t, tab, ".unit > details", "No dead letter is waiting.")
+	shows(t, tab, ".unit > details", "No dead letter is waiting in "+w.url+"/shop/letters.")
 }
 
 // Without --ui-write the page has no buttons, and the dashboard refuses what they would send.

@@ -49,12 +49,13 @@ export class Unit {
     this.letters = make('details', { toggle: () => this.loadLetters() }, make('summary', {}, 'Dead letters'));
     this.cost = make('p', { class: 'quiet' });
     this.acts = make('p', { class: 'buttons', hidden: true }, ...['pause', 'resume', 'reset'].map((a) => buttonFor(a, this)));
+    this.says = make('ul', { class: 'says', 'aria-label': 'What this process says' });
     this.leasesTitle = make('h3', {}, 'Leases');
     this.instancesTitle = make('h3', {}, 'Instances');
     this.element = make('section', { class: 'unit', 'aria-labelledby': id },
       make('h2', { id }, isolated(this.name), ' on ', isolated(this.container)), this.sentence, this.acts, this.findings,
       this.bar, this.legend, make('div', { class: 'charts' }, this.behind.figure, this.pace.figure),
-      this.leasesTitle, leases.region, this.detail, this.instancesTitle, this.instances.region, this.letters, this.cost);
+      this.says, this.leasesTitle, leases.region, this.detail, this.instancesTitle, this.instances.region, this.letters, this.cost);
   }
 
   // show shows the unit as it is at a time. If people may act, there are buttons for that.
@@ -92,9 +93,19 @@ export class Unit {
     this.leases.show([...unit.leases.map((l) => ({ key: l.lease, ...l })), ...unit.holes.map(holeRow)]
       .sort((a, b) => a.from - b.from));
     this.showInstances(unit.instances);
-    say(this.cost, unit.requests === 0 ? 'This listing has cost no request.'
-      : `This listing has cost ${things(unit.requests, 'request')} and ${rate(unit.request_units)} request units.`);
+    this.showSays(unit.says);
+    say(this.cost, costsOf(unit));
     if (this.chosen !== null) this.showDetailCharts();
+  }
+
+  // showSays shows sentences of the process.
+  showSays(says) {
+    this.says.hidden = says.length === 0;
+    while (this.says.children.length > says.length) this.says.lastChild.remove();
+    says.forEach((text, i) => {
+      if (!this.says.children[i]) this.says.append(make('li', {}));
+      say(this.says.children[i], shown(text));
+    });
   }
 
   // record keeps the figures of a lease, or of the unit as a whole.
@@ -298,6 +309,15 @@ function grouped(findings) {
   for (const f of findings) of.set(f.word + f.means, [...of.get(f.word + f.means) ?? [], f]);
   return [...of.values()].flatMap((group) => group.length <= 3 ? group
     : [{ ...group[0], lease: '', text: `${count(group.length)} leases: ${group[0].means}` }]);
+}
+
+// costsOf says what this listing and this process have cost. A store in a directory sends no requests.
+function costsOf(unit) {
+  if (unit.requests === 0) return 'This listing has cost no request.';
+  const names = { reads: `reads of ${unit.container}`, leases: 'writes of leases', listings: 'listings for this page' };
+  const spent = unit.costs.map((c) => `${names[c.for] ?? c.for} ${rate(c.request_units)} (${things(c.requests, 'request')})`);
+  return shown(`This listing has cost ${things(unit.requests, 'request')} and ${rate(unit.request_units)} request units.` +
+    (spent.length > 0 ? ` Request units of this process since it began: ${spent.join(', ')}.` : ''));
 }
 
 // holeRow is a part of the key space without a lease, as a row of the leases.

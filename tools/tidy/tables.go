@@ -286,7 +286,7 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage", "trigger", thirdParty,
 	},
 	"cmd/changefeed/internal/ui": {
-		".", "docstore", "feed", "cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage", "dashboard",
+		".", "docstore", "feed", "internal/sentence", "cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage", "dashboard",
 		"metrics", "metrics/servermetrics", "outbox", thirdParty,
 	},
 	"cmd/changefeed/internal/instance": {

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/metrics"
+	"github.com/millrace/changefeed/internal/sentence"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -21,6 +23,7 @@ type Unit struct {
 	ui              *UI
 	name, container string
 	metrics         *metrics.Metrics
+	relay           atomic.Pointer[outbox.Relay] // nil if it is none, or while it is not shown
 }
 
 // Unit returns what shows a unit.
@@ -29,7 +32,7 @@ func (u *UI) Unit(name, container string) (*Unit, error) {
 		return nil, nil
 	}
 	m, err := metrics.New(metrics.Options{Unit: name, Container: container, MeterProvider: u.provider})
-	return &Unit{u, name, container, m}, err
+	return &Unit{ui: u, name: name, container: container, metrics: m}, err
 }
 
 // Hooks are the hooks with which a processor tells what happens, and counts it.
@@ -64,6 +67,7 @@ func (u *Unit) Show(ctx context.Context, parts Parts) (hide func(), err error) {
 	away := u.ui.dashboard.Show(dashboard.Unit{
 		Name: u.name, Container: u.container, Source: parts.Source, Leases: parts.Leases, Letters: box,
 		LettersAt: parts.Commands.Letters, Processor: parts.Processor,
+		Says: u.says,
 		Complete: func(advice string) string { return parts.Commands.Complete(advice) },
 	})
 	ctx, end := context.WithCancel(ctx)
@@ -94,7 +98,47 @@ func (u *Unit) ShowRelay(r *outbox.Relay) (hide func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { _ = stop() }, nil // fails only if it was called before
+	u.relay.Store(r)
+	return func() {
+		u.relay.Store(nil)
+		_ = stop() // fails only if it was called before
+	}, nil
+}
+
+// says is what the page says of a relay.
+func (u *Unit) says() []string {
+	r := u.relay.Load()
+	if r == nil {
+		return nil
+	}
+	return relaySentences(r.Status(), time.Now())
+}
+
+// relaySentences says how far a relay is.
+func relaySentences(s outbox.RelayStatus, now time.Time) (all []string) {
+	text := fmt.Sprintf("The broker has accepted %s", sentence.Count(s.Published, "message"))
+	if s.Published > 0 {
+		text += ", the last one " + sentence.Duration(s.Lag) + " after its commit"
+	}
+	if s.Failed > 0 {
+		text += "; " + sentence.Count(s.Failed, "call") + " have failed"
+	}
+	if s.Parked > 0 {
+		text += "; " + sentence.Count(s.Parked, "event") + " parked"
+	}
+	all = append(all, text+".")
+	if s.Waiting > 0 {
+		text := fmt.Sprintf("On their way: events of %s, the oldest for %s", sentence.Count(s.Waiting, "key"),
+			sentence.Duration(now.Sub(s.Oldest)))
+		if !s.Expires.IsZero() {
+			text += "; the first expires at " + s.Expires.UTC().Format(time.TimeOnly) + " UTC"
+		}
+		all = append(all, text+".")
+	}
+	if s.Err != nil {
+		all = append(all, "The last call has failed: "+s.Err.Error())
+	}
+	return all
 }
 
 // lagEvery is how often the lag of a unit is measured for its metrics, which costs requests; and scraped is how long
