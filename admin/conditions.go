@@ -166,9 +166,9 @@ var conditions = []condition{
 	{
 		word: WordPaused, grade: GradeWarning, about: "a lease is paused",
 		lease: func(l *Lease, of *Listing) (string, bool) {
-			return "the lease is paused" + l.pausedBy(), of.standing(l) == StatePaused
+			return "the lease is paused" + pausedBy(l.Pause), of.standing(l) == StatePaused
 		},
-		means: "paused",
+		means:  "paused",
 		next:   always("changefeed leases resume ends that"),
 		advice: always("When the reason is gone, end the pause with changefeed leases resume."),
 	},

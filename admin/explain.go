@@ -186,11 +186,11 @@ func (e explainer) whoPaused() string {
 }
 
 // pausedBy says who has paused a lease, and why, if that is known.
-func (l *Lease) pausedBy() string {
-	if l.Pause == nil || l.Pause.By == "" {
+func pausedBy(q *Request) string {
+	if q == nil || q.By == "" {
 		return ""
 	}
-	return " by " + sentence.OneLine(l.Pause.By) + because(l.Pause.Reason)
+	return " by " + sentence.OneLine(q.By) + because(q.Reason)
 }
 
 // because returns the reason of an action, if there is one.

@@ -36,8 +36,9 @@ const (
 	WordUnknown Word = "unknown"
 	WordDiffer  Word = "differ"
 	WordIdle    Word = "idle"
-	WordWait    Word = "wait" // see [Listing.Waiting]
-	WordLag     Word = "lag"  // see [Listing.Behind]
+	WordWait    Word = "wait"  // see [Listing.Waiting]
+	WordLag     Word = "lag"   // see [Listing.Behind]
+	WordClock   Word = "clock" // see [Listing.Skewed]
 )
 
 // Words returns the words of [Listing.Findings], the worst first.
@@ -126,6 +127,29 @@ func (l *Listing) Waiting(most time.Duration) (found []Finding) {
 		f.Word, f.Grade, f.Means = WordWait, GradeWarning, "changes have waited for too long"
 		f.Next = nextOfLag.of(l.IsAtWork())
 		found = append(found, f)
+	}
+	return found
+}
+
+// Skewed returns the running instances whose clocks differ from that of the lease store by more than a time. Leases
+// expire by the clock of the store, but Azure refuses a request that was signed 15 minutes ago or ahead.
+func (l *Listing) Skewed(most time.Duration) (found []Finding) {
+	for i := range l.Instances {
+		in := &l.Instances[i]
+		skew, known := in.Skew()
+		if !known || in.Presence != Running || skew.Abs() <= most {
+			continue
+		}
+		side := "behind"
+		if skew < 0 {
+			side = "ahead of"
+		}
+		found = append(found, Finding{
+			Word: WordClock, Grade: GradeWarning, Kind: in.Kind, ID: in.ID, Token: in.Token, Owner: in.Owner,
+			Text: fmt.Sprintf("the clock of %s is %s %s that of the lease store", sentence.OneLine(in.Owner),
+				sentence.Duration(skew.Abs()), side),
+			Means: "the clocks of instances are wrong", Next: "set the clock, as with NTP",
+		})
 	}
 	return found
 }

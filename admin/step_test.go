@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -106,5 +107,35 @@ func TestWhatAResetMovesIsCounted(t *testing.T) {
 	one.Key = `["a"]`
 	if Open(source, nil, Options{}).Moved(t.Context(), one); len(source.keys) != 2 || source.keys[1] != `["a"]` {
 		t.Errorf("counted for %v, want the key of the step", source.keys)
+	}
+}
+
+// The clock of an instance is wrong if it differs by more than is allowed, in either direction.
+func TestClocksThatAreWrongAreFound(t *testing.T) {
+	at := time.Unix(10_000, 0)
+	l := &Listing{At: at}
+	for name, ahead := range map[string]time.Duration{
+		"early": 6 * time.Second, "late": -10 * time.Minute, "right": 5 * time.Second, "gone": time.Hour,
+	} {
+		in := Instance{Presence: Running, Record: feed.Record{Owner: name, Updated: at, Timestamp: at.Add(ahead)}}
+		if name == "gone" {
+			in.Presence = Gone
+		}
+		l.Instances = append(l.Instances, in)
+	}
+	l.Instances = append(l.Instances, Instance{Presence: Running, Record: feed.Record{Owner: "silent", Updated: at}})
+	found := map[string]string{}
+	for _, f := range l.Skewed(5 * time.Second) {
+		if f.Word != WordClock || f.Next == "" || f.Grade != GradeWarning {
+			t.Errorf("found %+v", f)
+		}
+		found[f.Owner] = f.Text
+	}
+	want := map[string]string{
+		"early": "the clock of early is 6s ahead of that of the lease store",
+		"late":  "the clock of late is 10m behind that of the lease store",
+	}
+	if !maps.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
 	}
 }

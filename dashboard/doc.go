@@ -37,10 +37,10 @@
 //
 // # Who may look
 //
-// The dashboard only reads, unless Options.Write is set. With Options.Key, all but /healthz and /readyz want the key, as a bearer token or as the
-// password of basic authentication. Give a key if others can reach the address, and encrypt the connection then: the
-// dashboard shows partition keys and documents of dead letters. Without a key the dashboard answers only requests whose
-// Host header is localhost or an IP address, so no page of another host can read it by changing what its own name means
-// (DNS rebinding). Requests that a browser makes for a page of another site are refused in any case, and so are writes
-// with a content type that such a page could send unasked.
+// The dashboard only reads, unless Options.Write is set. With Options.Key, all but /healthz and /readyz want the key,
+// as a bearer token or as the password of basic authentication. Give a key if others can reach the address, and encrypt
+// the connection then: the dashboard shows partition keys and documents of dead letters. Without a key the dashboard
+// answers only requests whose Host header is localhost or an IP address, so no page of another host can read it by
+// changing what its own name means (DNS rebinding). Requests that a browser makes for a page of another site are
+// refused in any case, and so are writes with a content type that such a page could send unasked.
 package dashboard

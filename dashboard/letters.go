@@ -68,7 +68,8 @@ func retry(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	case o.Handled == 0:
 		return Outcome{}, fmt.Errorf("letter %s: %w: %s", l.ID, errFailedAgain, o.Cause)
 	}
-	return line("letter %s is handled%s", l.ID, after), fmt.Errorf("a held letter after it: %w: %s", errFailedAgain, o.Cause)
+	return line("letter %s is handled%s", l.ID, after),
+		fmt.Errorf("a held letter after it: %w: %s", errFailedAgain, o.Cause)
 }
 
 // failedOf says how often a letter has failed.

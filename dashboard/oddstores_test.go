@@ -229,7 +229,9 @@ func TestATimeThatIsNoneBreaksNoAnswer(t *testing.T) {
 }
 
 func TestNumbersThatAreNoneBreakNoAnswer(t *testing.T) {
-	for n, want := range map[float64]string{math.NaN(): "null", math.Inf(1): "null", math.Inf(-1): "null", 3: "3", 0: "0"} {
+	for n, want := range map[float64]string{
+		math.NaN(): "null", math.Inf(1): "null", math.Inf(-1): "null", 3: "3", 0: "0",
+	} {
 		got := string(jsonOf(UnitStatus{Charge: numberIn(n)}))
 		if !strings.Contains(got, `"request_units":`+want+`,`) {
 			t.Errorf("%v: %s, want %s", n, got, want)

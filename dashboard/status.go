@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -16,6 +17,9 @@ import (
 // statusVersion is the version of [Status]. It changes if a member changes its meaning or goes; new members do not
 // change it.
 const statusVersion = 1
+
+// mostSkew is by how much the clock of an instance may differ from that of the lease store.
+const mostSkew = 5 * time.Second
 
 // surveyTimeout is how long a unit may take to be listed.
 const surveyTimeout = 10 * time.Second
@@ -149,7 +153,8 @@ func (s *shown) unknown(err error) UnitStatus {
 	return UnitStatus{
 		Name: s.Name, Container: s.Container, IsHere: s.Processor != nil, Error: &text,
 		Sentence: "nobody knows how the unit is: " + text,
-		Finds:    []Finding{}, Leases: []Lease{}, Holes: []Hole{}, Instances: []Instance{}, Costs: []Cost{}, Says: []string{},
+		Finds:    []Finding{}, Leases: []Lease{}, Holes: []Hole{}, Instances: []Instance{},
+		Costs: []Cost{}, Says: []string{},
 	}
 }
 
@@ -168,8 +173,9 @@ func (s *shown) status(ctx context.Context) UnitStatus {
 	if s.Says != nil {
 		u.Says = textsOf(s.Says())
 	}
-	for _, f := range l.Findings() {
-		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Means, s.complete(f.Next)})
+	for _, f := range slices.Concat(l.Findings(), l.Skewed(mostSkew)) {
+		next := s.complete(f.Next)
+		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Means, next})
 	}
 	for _, h := range l.Holes {
 		from, to := placeOf(h.Range)

@@ -37,7 +37,7 @@ type Command struct {
 	// Preview says what would be done, and does nothing.
 	Preview bool `json:"preview"`
 
-	// Range is that of the leases that are meant; empty for all leases of the unit. A skip needs the range of one lease.
+	// Range is that of the leases that are meant; empty for all leases of the unit. A skip needs that of one lease.
 	Range string `json:"range"`
 
 	// To is where a reset continues: beginning, now, a time, or how long ago, such as 15m.

@@ -128,7 +128,8 @@ func TestAUnitIsSteered(t *testing.T) {
 		states(admin.StateLive)
 		expect(`"action":"pause","by":"ada","reason":"INC-7"`, 200, "paused lease -1F", "paused lease 1F")
 		states(admin.StatePaused)
-		expect(`"action":"pause","by":"bob"`, 200, "ada at the dashboard of mailer-1 had paused", "INC-7: that pause stays")
+		expect(`"action":"pause","by":"bob"`, 200, "ada at the dashboard of mailer-1 had paused",
+			"INC-7: that pause stays")
 		w.write("oslo", `{"id":"2","city":"oslo"}`)
 		handled("")
 		expect(`"action":"resume","preview":true`, 200, "would resume lease -1F")
@@ -172,20 +173,27 @@ func TestWhatFailsIsSkipped(t *testing.T) {
 			t.Fatalf("%d %s %+v, want the batch that fails", code, shown.told(), shown.Changes)
 		}
 		r.got()
-		other, _ := json.Marshal([]Failed{shown.Changes[1], {ID: "2", Key: json.RawMessage(`["oslo"]`), LSN: 3}})
-		if code, got := steer(t, d, `{"unit":"mailer","action":"skip","range":"-FF","changes":`+string(other)+`}`); code != 409 {
-			t.Errorf("a change that does not fail is skipped: %d %s", code, got.told())
+		later := Failed{ID: "2", Key: json.RawMessage(`["oslo"]`), LSN: 3}
+		command := func(changes []byte) string {
+			return `{"unit":"mailer","action":"skip","range":"-FF","changes":` + string(changes) + `}`
+		}
+		for _, others := range [][]Failed{{later}, {shown.Changes[1], later}} {
+			text, _ := json.Marshal(others)
+			if code, got := steer(t, d, command(text)); code != 409 {
+				t.Errorf("a change that does not fail is skipped: %d %s", code, got.told())
+			}
 		}
 		named, _ := json.Marshal(shown.Changes[1:2])
-		command := `{"unit":"mailer","action":"skip","range":"-FF","changes":` + string(named) + `}`
-		if code, got := steer(t, d, command); code != http.StatusOK || !strings.Contains(got.told(), `skipped change "2"`) {
+		code, got := steer(t, d, command(named))
+		if code != http.StatusOK || !strings.Contains(got.told(), `skipped change "2"`) {
 			t.Errorf("%d %s, want that change 2 is skipped", code, got.told())
 		}
 		time.Sleep(time.Minute) // for the lease to go on
 		if got := r.got(); got != "1 3" {
 			t.Errorf("after the skip the handler got %q, want 1 3", got)
 		}
-		if code, got := steer(t, d, command); code != http.StatusNotFound || !strings.Contains(got.told(), "nothing to skip") {
+		code, got = steer(t, d, command(named))
+		if code != http.StatusNotFound || !strings.Contains(got.told(), "nothing to skip") {
 			t.Errorf("the second skip: %d %s, want that nothing fails", code, got.told())
 		}
 	})
@@ -214,8 +222,8 @@ func TestLettersAreSteered(t *testing.T) {
 		}
 		command := func(action string, i int, more string) (int, string) {
 			t.Helper()
-			code, done := steer(t, d, `{"unit":"mailer","action":"`+action+`","key":["oslo"],"letter":"`+all.Letters[i].ID+
-				`"`+more+`}`)
+			code, done := steer(t, d,
+				`{"unit":"mailer","action":"`+action+`","key":["oslo"],"letter":"`+all.Letters[i].ID+`"`+more+`}`)
 			return code, done.told()
 		}
 		expect := func(action string, i int, more string, code int, want string) {
@@ -335,4 +343,36 @@ func TestACommandEndsWithItsRequest(t *testing.T) {
 			t.Errorf("the handler got %q, want the change once", got)
 		}
 	})
+}
+
+// After a failure only what was done is told; a preview tells all. Many steps are not all named.
+func TestOnlyWhatWasDoneIsTold(t *testing.T) {
+	var steps []admin.Step
+	for _, token := range []string{"1", "2"} {
+		steps = append(steps, admin.Step{Action: admin.ActionPause, Lease: feed.Lease{Token: token}, Done: token == "1"})
+	}
+	if got := outcomeOf(new(Command), steps, admin.Step.String).told(); got != "paused lease 1" {
+		t.Errorf("told %q", got)
+	}
+	got := outcomeOf(&Command{Preview: true}, steps, admin.Step.String).told()
+	if got != "paused lease 1\nwould pause lease 2" {
+		t.Errorf("told %q", got)
+	}
+	steps = nil
+	for range mostLines + 2 {
+		steps = append(steps, admin.Step{Action: admin.ActionPause, Done: true})
+	}
+	lines := outcomeOf(new(Command), steps, admin.Step.String).Lines
+	if len(lines) != mostLines+1 || lines[mostLines] != "and 2 more leases" {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+	var many admin.Failing
+	for range mostLines + 3 {
+		many.Changes = append(many.Changes, admin.FailedChange{ID: "1"})
+	}
+	skipped := outcomeOfSkip(many, "skipped")
+	if len(skipped.Changes) != mostLines+3 || len(skipped.Lines) != mostLines+1 ||
+		skipped.Lines[mostLines] != "and 3 more changes" {
+		t.Errorf("%d changes and %d lines", len(skipped.Changes), len(skipped.Lines))
+	}
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // Units are listed for all who ask at the same time, by a goroutine of its own: none of them waits for longer than it
@@ -57,12 +60,32 @@ func (d *Dashboard) run(ctx context.Context, s *survey, own []*shown) {
 			made.Units[i] = listings[i].status
 		}
 	}
+	addAlike(made.Units)
 	made.Health = d.health()
 	made.json = jsonOf(made)
 	d.mu.Lock()
 	s.status = made
 	d.mu.Unlock()
 	close(s.done)
+}
+
+// addAlike warns of units with similar names on one container: a mistyped name makes a unit that handles everything a
+// second time, and nothing fails.
+func addAlike(units []UnitStatus) {
+	for i := range units {
+		u := &units[i]
+		for _, other := range units {
+			if other.Container != u.Container || !spelling.IsAlike(u.Name, other.Name) {
+				continue
+			}
+			u.Finds = append(slices.Clone(u.Finds), Finding{
+				Word: "alike", Grade: gradeOf(admin.GradeWarning),
+				Text:  "unit " + other.Name + " on the same container has a similar name, and each of the two handles every change",
+				Means: "units on one container have similar names",
+				Next:  "if one of the names is mistyped, end its instances, and delete its leases with changefeed leases delete",
+			})
+		}
+	}
 }
 
 // errNotListed is why a unit is unknown if its store does not answer in time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -139,5 +140,29 @@ func TestTheOldestOfTimesIsTheLongestOneThatIsKnown(t *testing.T) {
 		if got := oldest(tt.a, tt.b); (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
 			t.Errorf("got %v, want %v", got, tt.want)
 		}
+	}
+}
+
+// Units with similar names on one container are told of, both, because one of the names may be mistyped.
+func TestUnitsWithSimilarNamesAreToldOf(t *testing.T) {
+	units := []UnitStatus{
+		{Name: "mailer", Container: "orders", Finds: []Finding{{Word: "paused"}}},
+		{Name: "maler", Container: "orders"},
+		{Name: "billing", Container: "orders"},
+		{Name: "maler", Container: "users"},
+	}
+	addAlike(units)
+	var words []string
+	for _, u := range units {
+		for _, f := range u.Finds {
+			words = append(words, u.Name+" on "+u.Container+": "+f.Word+" "+f.Text)
+		}
+	}
+	const text = " on the same container has a similar name, and each of the two handles every change"
+	want := []string{
+		"mailer on orders: paused ", "mailer on orders: alike unit maler" + text, "maler on orders: alike unit mailer" + text,
+	}
+	if !slices.Equal(words, want) {
+		t.Errorf("found %q, want %q", words, want)
 	}
 }

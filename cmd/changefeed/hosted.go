@@ -54,8 +54,8 @@ func newUnitFlags(handler string) unitFlags {
 
 // Flags that a file does not have: of the process, or of the handler itself.
 var noKeys = []string{
-	"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag, "check", uiFlag,
-	uiWriteFlag,
+	"help", untilStdinName, outputFlag, "stdio", "token-from-program", "to", "quiet", verboseFlag, "check",
+	uiFlag, uiWriteFlag,
 }
 
 // Flags of run that fit one of its handlers.
@@ -66,9 +66,7 @@ var (
 
 // hostKinds describes the handlers and their options from the flags of their commands.
 func hostKinds() []hostfile.Kind {
-	secret := hostfile.Option{
-		Name: secretKey, About: "signs the requests", Type: "string", IsSecret: true,
-	}
+	secret := hostfile.Option{Name: secretKey, About: "signs the requests", Type: "string", IsSecret: true}
 	return []hostfile.Kind{
 		{
 			Key: programHandler, About: "program and arguments, started for each batch or, with long-lived, once", IsList: true,

@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -16,36 +13,17 @@ import (
 // are.
 func TestThePageWithOddStates(t *testing.T) {
 	states := make(chan string)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/events":
-			w.Header().Set("Content-Type", "text/event-stream")
-			for {
-				select {
-				case s := <-states:
-					fmt.Fprintf(w, "event: status\ndata: %s\n\n", s)
-					_ = http.NewResponseController(w).Flush()
-				case <-r.Context().Done():
-					return
-				}
-			}
-		case "/explain":
-			fmt.Fprint(w, `{"facts":["f"],"next":[],"history":[]}`)
-		case "/":
-			http.ServeFile(w, r, filepath.Join("..", "..", "dashboard", "page", "page.html"))
-		default:
-			text, err := os.ReadFile(filepath.Join("..", "..", "dashboard", "page", filepath.Base(r.URL.Path)))
-			if err != nil {
-				http.NotFound(w, r)
+	server := servePage(t, func(w http.ResponseWriter, r *http.Request) {
+		for {
+			select {
+			case s := <-states:
+				fmt.Fprintf(w, "event: status\ndata: %s\n\n", s)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
 				return
 			}
-			types := map[string]string{".js": "text/javascript", ".css": "text/css"}
-			w.Header().Set("Content-Type", types[filepath.Ext(r.URL.Path)])
-			_, _ = w.Write(text)
 		}
-	}))
-	defer server.Close()
-	defer server.CloseClientConnections()
+	})
 	evil := `<img src=x onerror="window.hacked=1">` + "\u202e\u061c\u00ad\U000e0041"
 	lease := func(token string, i int) map[string]any {
 		return map[string]any{
@@ -72,7 +50,7 @@ func TestThePageWithOddStates(t *testing.T) {
 				"name": name, "container": "__proto__", "sentence": evil, "error": nil, "is_here": false,
 				"findings": []any{finding}, "leases": leases, "holes": []any{}, "instances": []any{instance},
 				"requests": 1, "request_units": 1, "says": []string{evil},
-				"costs": []any{map[string]any{"for": evil, "requests": 1, "request_units": nil}},
+				"costs":   []any{map[string]any{"for": evil, "requests": 1, "request_units": nil}},
 				"pending": 5, "pending_exact": true, "per_second": 2.5,
 			})
 		}

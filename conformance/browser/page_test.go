@@ -20,7 +20,7 @@ import (
 // picture keeps a picture of a page for people, if CHANGEFEED_PICTURES names a directory.
 func picture(name string) chromedp.Action {
 	var image []byte
-	const quality = 60
+	const quality = 40
 	return chromedp.Tasks{chromedp.FullScreenshot(&image, quality), chromedp.ActionFunc(func(context.Context) error {
 		dir := os.Getenv("CHANGEFEED_PICTURES")
 		if dir == "" {
@@ -50,7 +50,8 @@ func TestManyFindingsAreOne(t *testing.T) {
 		return nil
 	})
 	w.command("leases", "pause", w.url+"/shop/leases", "--name", "mailer", "--reason", "a test")
-	shows(t, tab, ".findings", "8 leases: ")
+	shows(t, tab, ".findings", "8 leases: the lease is paused by ")
+	shows(t, tab, ".findings", ": a test")
 	if n := evaluate[int](t, tab, "document.querySelectorAll('.findings li').length"); n != 1 {
 		t.Errorf("%d findings are shown, want one for all leases", n)
 	}

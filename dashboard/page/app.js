@@ -43,7 +43,9 @@ function showStatus(status) {
     : 'This page only reads: start the command with --ui-write, or with a key, to steer units here.');
   const wrong = status.health.checks.filter((c) => !c.ok).map((c) => `${c.name}: ${c.why}`);
   if (status.error !== null) wrong.push(`the units cannot be found: ${status.error}`);
-  say(at('connection'), shown([`As of ${clock(status.at)} UTC`, ...wrong].join('; ')));
+  say(at('connection'), `As of ${clock(status.at)} UTC`);
+  at('wrong').hidden = wrong.length === 0;
+  say(at('wrong'), shown(wrong.join('; ')));
 }
 
 // titleOf names the worst, so that the tab of a browser shows it.

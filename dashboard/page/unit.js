@@ -128,7 +128,7 @@ export class Unit {
     const all = grouped(findings);
     const rows = all.slice(0, most).map((f) => make('li', { class: f.grade },
       make('span', { class: 'grade' }, `${f.grade}: `), isolated(f.lease ? `${range(f.lease)}: ${f.text}` : f.text),
-      f.next ? make('div', { class: 'quiet' }, isolated(f.next)) : null));
+      make('div', { class: 'quiet' }, isolated([f.text.includes(f.means) ? '' : f.means, f.next].filter(Boolean).join(': ')))));
     if (all.length > most) rows.push(make('li', {}, `and ${things(all.length - most, 'more finding')}`));
     this.findings.replaceChildren(...rows);
     this.findings.hidden = rows.length === 0;
@@ -307,8 +307,11 @@ function explained(answer) {
 function grouped(findings) {
   const of = new Map();
   for (const f of findings) of.set(f.word + f.means, [...of.get(f.word + f.means) ?? [], f]);
-  return [...of.values()].flatMap((group) => group.length <= 3 ? group
-    : [{ ...group[0], lease: '', text: `${count(group.length)} leases: ${group[0].means}` }]);
+  return [...of.values()].flatMap((group) => {
+    if (group.length <= 3) return group;
+    const text = group.every((f) => f.text === group[0].text) ? group[0].text : group[0].means;
+    return [{ ...group[0], lease: '', text: `${count(group.length)} leases: ${text}` }];
+  });
 }
 
 // costsOf says what this listing and this process have cost. A store in a directory sends no requests.

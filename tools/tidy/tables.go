@@ -148,7 +148,7 @@ var edges = map[string][]string{
 	"outbox/outboxotel": {"outbox", thirdParty},
 	"metrics":           {".", "feed", "outbox", thirdParty},
 	"dashboard": {
-		".", "admin", "deadletters", "feed", "internal/cosmosdb/pkey", "internal/sentence",
+		".", "admin", "deadletters", "feed", "internal/cosmosdb/pkey", "internal/sentence", "internal/spelling",
 	},
 	// beside metrics, so that a program with a processor does not link the server and the store
 	"metrics/servermetrics": {"cosmosrest", "docstore", thirdParty},
@@ -268,8 +268,8 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unit": {
-		".", "admin", "cosmos", "deadletters", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause", "internal/sentence",
-		"internal/processor/records", "internal/spelling",
+		".", "admin", "cosmos", "deadletters", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause",
+		"internal/sentence", "internal/processor/records", "internal/spelling",
 		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/usage", "trigger",
 		"cmd/changefeed/internal/report",
@@ -286,12 +286,14 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage", "trigger", thirdParty,
 	},
 	"cmd/changefeed/internal/ui": {
-		".", "docstore", "feed", "internal/sentence", "cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage", "dashboard",
+		".", "docstore", "feed", "internal/sentence", "cmd/changefeed/internal/unit",
+		"cmd/changefeed/internal/usage", "dashboard",
 		"metrics", "metrics/servermetrics", "outbox", thirdParty,
 	},
 	"cmd/changefeed/internal/instance": {
 		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg", "internal/notes",
-		"internal/cosmosdb/leasedoc", "cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
+		"internal/cosmosdb/leasedoc", "internal/spelling", "cmd/changefeed/internal/place",
+		"cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/ui", "cmd/changefeed/internal/unit",
 		"cmd/changefeed/internal/usage",
 	},
@@ -379,7 +381,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^docs/json\.schema\.json$`),
-	regexp.MustCompile(`^docs/pictures/[a-z-]+\.jpg$`), // the dashboard
+	regexp.MustCompile(`^docs/pictures/[a-z0-9-]+\.(jpg|webp)$`), // the dashboard
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
 	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                              // programs of run --long-lived
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`),           // files served by its service

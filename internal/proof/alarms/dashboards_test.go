@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// dashboard is what the tests read of a dashboard of Grafana.
-type dashboard struct {
+// grafana is what the tests read of a dashboard of Grafana.
+type grafana struct {
 	UID           string
 	SchemaVersion int
 	Links         []struct{ URL string }
@@ -40,7 +40,7 @@ type panel struct {
 
 var dashboards = []string{"unit", "relay", "server"}
 
-func readDashboard(t *testing.T, name string) (d dashboard) {
+func readDashboard(t *testing.T, name string) (d grafana) {
 	t.Helper()
 	text, err := os.ReadFile(deployed + "grafana/" + name + ".json")
 	if err != nil {

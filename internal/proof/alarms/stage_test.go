@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
+	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -35,6 +36,10 @@ type stage struct {
 	perSecond int // documents that are written while time passes
 	written   int
 	tape      *tape
+	page      *dashboard.Dashboard // of the first instance, and of all units of the stage
+	isFull    atomic.Bool          // the disk
+	ahead     time.Duration        // the clocks of instances that are started now
+	seen      string               // what the page was sent when somebody looked
 }
 
 // staged is an instance with its own metrics, as a process has them.
@@ -66,6 +71,9 @@ func newStage(t *testing.T, ranges int) *stage {
 	}
 	s := &stage{t: t, db: db, began: time.Now(), tape: newTape()}
 	s.handle(handleQuickly)
+	s.page = dashboard.New(dashboard.Options{
+		Name: "a", Version: "mailer v1.4", Checks: map[string]func() error{"store": s.troubleOfDisk},
+	})
 	s.orders = s.create(docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: ranges})
 	s.leases = s.create(docstore.LeaseSpec("leases"))
 	s.box = s.create(docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})
@@ -137,12 +145,13 @@ func (s *stage) start(name, unit string, o changefeed.Options) *staged {
 		s.check(err)
 		o.OnFailure.DeadLetters = box
 	}
-	o.Hooks = silent
+	o.Hooks = s.hooksOf(in)
 	var err error
 	in.p, err = changefeed.New(in.source, in.leases, in.m.Handler(h), o)
 	s.check(err)
 	_, err = in.m.Observe(in.p)
 	s.check(err)
+	s.show(in, nil)
 	s.run(in)
 	return in
 }
@@ -169,6 +178,9 @@ func (s *stage) newStaged(name, unit string) *staged {
 	leases, err := docstore.NewLeases(s.t.Context(), s.leases, unit, s.orders)
 	s.check(err)
 	in.source, in.leases = plan.Source(s.orders), plan.Leases(leases)
+	if s.ahead > 0 {
+		in.leases = early{in.leases, s.ahead}
+	}
 	registry, provider := newRegistry(s.t)
 	in.registry = registry
 	in.m, err = metrics.New(metrics.Options{
@@ -210,11 +222,12 @@ func (s *stage) startRelay(unit string, to outbox.Publisher) *staged {
 	_, err = in.m.ObserveRelay(relay)
 	s.check(err)
 	in.p, err = changefeed.New(in.source, in.leases, in.m.Handler(relay), changefeed.Options{
-		Instance: in.name, Start: feed.FromBeginning(), Hooks: silent,
+		Instance: in.name, Start: feed.FromBeginning(), Hooks: s.hooksOf(in),
 	})
 	s.check(err)
 	_, err = in.m.Observe(in.p)
 	s.check(err)
+	s.show(in, relay)
 	s.run(in)
 	return in
 }

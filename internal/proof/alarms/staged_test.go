@@ -97,6 +97,7 @@ var incidents = []incident{
 			s.begin(3, parking())
 			down.Store(true)
 			s.pass(3 * time.Minute)
+			s.look()
 			down.Store(false)
 			s.pass(5 * time.Minute)
 		},
@@ -120,7 +121,9 @@ var incidents = []incident{
 			})
 			s.begin(3, changefeed.Options{})
 			s.put("city-1", "poison", "")
-			s.pass(6 * time.Minute)
+			s.pass(3 * time.Minute)
+			s.look()
+			s.pass(3 * time.Minute)
 		},
 		fires: map[string]time.Duration{
 			"ChangefeedBatchHangs/warn":  75 * time.Second,
@@ -135,7 +138,9 @@ var incidents = []incident{
 			frozen := s.instances[1]
 			frozen.isAway = true
 			frozen.fault.Store(errNoRoute)
-			s.pass(90 * time.Second)
+			s.pass(45 * time.Second)
+			s.look()
+			s.pass(45 * time.Second)
 			frozen.isAway = false
 			frozen.fault.Store(errNone)
 			s.pass(5 * time.Minute)
@@ -151,7 +156,9 @@ var incidents = []incident{
 		stage: func(s *stage) {
 			s.begin(3, changefeed.Options{})
 			s.kill(s.instances[1])
-			s.pass(7 * time.Minute)
+			s.pass(90 * time.Second)
+			s.look()
+			s.pass(330 * time.Second)
 		},
 		fires: map[string]time.Duration{
 			"ChangefeedLeaseSilent/warn": 45 * time.Second,
@@ -183,6 +190,7 @@ var incidents = []incident{
 				in.fault.Store(errNoRoute)
 			}
 			s.pass(2 * time.Minute)
+			s.look()
 			for _, in := range s.instances {
 				in.fault.Store(errNone)
 			}
@@ -220,6 +228,7 @@ var incidents = []incident{
 			s.begin(3, changefeed.Options{})
 			s.check(s.db.DeleteContainer(s.t.Context(), s.leases.ID()))
 			s.pass(3 * time.Minute)
+			s.look()
 			for _, in := range s.instances {
 				in.isAway = true // its process has ended
 			}
@@ -255,7 +264,9 @@ var incidents = []incident{
 			s.begin(3, changefeed.Options{MaxItems: 10})
 			s.handle(func(ctx context.Context, _ *feed.Batch) error { return pauseFor(ctx, time.Second) })
 			s.putMany(20000)
-			s.pass(12 * time.Minute)
+			s.pass(2 * time.Minute)
+			s.look()
+			s.pass(10 * time.Minute)
 		},
 		fires: map[string]time.Duration{
 			"ChangefeedChangeWaits/warn": 75 * time.Second,

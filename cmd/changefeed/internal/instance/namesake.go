@@ -8,6 +8,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // namesakeTime bounds the search for units with a similar name, because the new unit waits for the end.
@@ -24,7 +25,7 @@ func (i *Instance) namesakeHooks(leases, monitored *place.Container) changefeed.
 			i.Log.Info("whether another unit has a similar name is not known", "err", err)
 		}
 		for _, name := range names {
-			if unit.IsAlike(name, i.Name) {
+			if spelling.IsAlike(name, i.Name) {
 				i.Log.Warn("the unit is new, and another unit on the same container has a similar name: each of the two "+
 					"handles every change; if --name is mistyped, end this instance, and delete the leases of the new unit",
 					"other", name)

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/metrics"
 	"github.com/millrace/changefeed/internal/sentence"
+	"github.com/millrace/changefeed/metrics"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -67,7 +67,7 @@ func (u *Unit) Show(ctx context.Context, parts Parts) (hide func(), err error) {
 	away := u.ui.dashboard.Show(dashboard.Unit{
 		Name: u.name, Container: u.container, Source: parts.Source, Leases: parts.Leases, Letters: box,
 		LettersAt: parts.Commands.Letters, Processor: parts.Processor,
-		Says: u.says,
+		Says:     u.says,
 		Complete: func(advice string) string { return parts.Commands.Complete(advice) },
 	})
 	ctx, end := context.WithCancel(ctx)
