@@ -89,7 +89,7 @@ export class Unit {
     this.behind.show(this.historyOf('').pending);
     this.pace.show(this.historyOf('').rate);
     this.showBar(unit);
-    say(this.leasesTitle, `Leases (${count(unit.leases.length)})`);
+    say(this.leasesTitle, unit.error === null ? `Leases (${count(unit.leases.length)})` : 'Leases');
     this.leases.show([...unit.leases.map((l) => ({ key: l.lease, ...l })), ...unit.holes.map(holeRow)]
       .sort((a, b) => a.from - b.from));
     this.showInstances(unit.instances);
@@ -186,7 +186,8 @@ export class Unit {
     const key = JSON.stringify(instances);
     if (key === this.seen) return;
     this.seen = key;
-    say(this.instancesTitle, `Instances (${count(instances.filter((i) => i.presence === 'running').length)} running)`);
+    const running = instances.filter((i) => i.presence === 'running').length;
+    say(this.instancesTitle, this.last.error === null ? `Instances (${count(running)} running)` : 'Instances');
     const byName = instances.toSorted((a, b) => a.name.localeCompare(b.name));
     this.instances.body.replaceChildren(...byName.map((i) => {
       const swatch = make('span', { class: 'swatch', 'aria-hidden': 'true' });
@@ -316,6 +317,7 @@ function grouped(findings) {
 
 // costsOf says what this listing and this process have cost. A store in a directory sends no requests.
 function costsOf(unit) {
+  if (unit.error !== null) return '';
   if (unit.requests === 0) return 'This listing has cost no request.';
   const names = { reads: `reads of ${unit.container}`, leases: 'writes of leases', listings: 'listings for this page' };
   const spent = unit.costs.map((c) => `${names[c.for] ?? c.for} ${rate(c.request_units)} (${things(c.requests, 'request')})`);

@@ -146,6 +146,7 @@ var edges = map[string][]string{
 		".", "feed", "internal/cloudevent", "internal/filelock", "outbox", "outbox/internal/calls", thirdParty,
 	},
 	"outbox/outboxotel": {"outbox", thirdParty},
+	"cosmos/cosmosotel": {thirdParty},
 	"metrics":           {".", "feed", "outbox", thirdParty},
 	"dashboard": {
 		".", "admin", "deadletters", "feed", "internal/cosmosdb/pkey", "internal/sentence", "internal/spelling",
