@@ -349,7 +349,8 @@ func TestACommandEndsWithItsRequest(t *testing.T) {
 func TestOnlyWhatWasDoneIsTold(t *testing.T) {
 	var steps []admin.Step
 	for _, token := range []string{"1", "2"} {
-		steps = append(steps, admin.Step{Action: admin.ActionPause, Lease: feed.Lease{Token: token}, Done: token == "1"})
+		lease := feed.Lease{Token: token}
+		steps = append(steps, admin.Step{Action: admin.ActionPause, Lease: lease, Done: token == "1"})
 	}
 	if got := outcomeOf(new(Command), steps, admin.Step.String).told(); got != "paused lease 1" {
 		t.Errorf("told %q", got)

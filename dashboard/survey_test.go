@@ -160,7 +160,8 @@ func TestUnitsWithSimilarNamesAreToldOf(t *testing.T) {
 	}
 	const text = " on the same container has a similar name, and each of the two handles every change"
 	want := []string{
-		"mailer on orders: paused ", "mailer on orders: alike unit maler" + text, "maler on orders: alike unit mailer" + text,
+		"mailer on orders: paused ", "mailer on orders: alike unit maler" + text,
+		"maler on orders: alike unit mailer" + text,
 	}
 	if !slices.Equal(words, want) {
 		t.Errorf("found %q, want %q", words, want)

@@ -100,5 +100,6 @@
 // The span of a batch is of kind consumer, named "process" and the container, and has the lease, the attempt and the
 // number of changes. The span is linked to the traces of its changes, if their documents have a traceparent in the form
 // of W3C Trace Context (Options.TraceParent). Your handler gets the context of the span, so your own spans are its
-// children. A write of a lease is a span of kind client. Package cosmosotel makes a span of each request to the account.
+// children. A write of a lease is a span of kind client. Package cosmosotel makes a span of each request to the
+// account.
 package metrics

@@ -5,12 +5,12 @@
 //	})
 //
 // A span is a child of the span in the context of the call, such as that of a batch (package metrics). Its attributes
-// are those of the semantic conventions for Azure Cosmos DB: the operation, the database, the container, the status and
-// the sub-status, the request charge, and the activity ID of the service, which Microsoft's support asks for
+// are those of the semantic conventions for Azure Cosmos DB: the operation, the database, the container, the status
+// and the sub-status, the request charge, and the activity ID of the service, which Microsoft's support asks for
 // (azure.service.request.id). No attribute holds a document, a partition key, an ID of a document or a query.
 //
-// A request that is repeated has a span for each time. A request for changes that waits at the server has a span as long
-// as the wait.
+// A request that is repeated has a span for each time. A request for changes that waits at the server has a span as
+// long as the wait.
 package cosmosotel
 
 import (
@@ -161,7 +161,9 @@ func describe(r *http.Request) (operation, database, container string) {
 }
 
 // kinds are the kinds of resources, by their parts of an address.
-var kinds = map[string]string{"dbs": "database", "colls": "container", "docs": "item", "pkranges": "partition_key_range"}
+var kinds = map[string]string{
+	"dbs": "database", "colls": "container", "docs": "item", "pkranges": "partition_key_range",
+}
 
 // verbs are what the methods of requests do.
 var verbs = map[string]string{

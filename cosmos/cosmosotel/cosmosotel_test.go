@@ -122,13 +122,14 @@ type sender func(*http.Request) (*http.Response, error)
 
 func (s sender) Do(r *http.Request) (*http.Response, error) { return s(r) }
 
-// A span has the activity of the answer or else that of the request, the sub-status and the charge; it ends with the body,
-// or with an error, whose text has no address.
+// A span has the activity of the answer or else that of the request, the sub-status and the charge. The span ends with
+// the body, or with an error, whose text has no address.
 func TestASpanEndsWithItsAnswer(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	o := Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))}
 	request := func() *http.Request {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://h:8081/dbs/a%2Fb/colls/c/docs/secret", nil)
+		const address = "https://h:8081/dbs/a%2Fb/colls/c/docs/secret"
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		r.Header.Set("X-Ms-Activity-Id", "asked")
 		return r
 	}

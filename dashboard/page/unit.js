@@ -183,7 +183,7 @@ export class Unit {
   }
 
   showInstances(instances) {
-    const key = JSON.stringify(instances);
+    const key = JSON.stringify([instances, this.last.error]);
     if (key === this.seen) return;
     this.seen = key;
     const running = instances.filter((i) => i.presence === 'running').length;
