@@ -31,7 +31,7 @@ func recorded(s sdk.ReadOnlySpan) map[string]string {
 				all["no activity"] = "true"
 			}
 		default:
-			all[string(a.Key)] = a.Value.Emit()
+			all[string(a.Key)] = a.Value.String()
 		}
 	}
 	return all
@@ -110,7 +110,7 @@ func TestEachRequestHasASpan(t *testing.T) {
 	}
 	for _, s := range spans.Ended() {
 		for _, a := range s.Attributes() {
-			if strings.Contains(a.Value.Emit(), "secret") {
+			if strings.Contains(a.Value.String(), "secret") {
 				t.Errorf("%s has a document or its ID in %s", s.Name(), a.Key)
 			}
 		}
@@ -137,7 +137,7 @@ func TestASpanEndsWithItsAnswer(t *testing.T) {
 		ended := spans.Ended()
 		for _, a := range ended[len(ended)-1].Attributes() {
 			if a.Key == key {
-				return a.Value.Emit()
+				return a.Value.String()
 			}
 		}
 		return ""
