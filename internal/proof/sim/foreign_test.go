@@ -30,7 +30,8 @@ func TestADotNetHostMayPassOnlyAKeyThatItsLeaseSetsAside(t *testing.T) {
 			g.model.leases[lease.Token] = kept{lease, nil}
 		}
 		host := &netHost{name: "net-a", ended: t.Context()}
-		g.handOverTo(t.Context(), host, lease.Token, lease.Range, []feed.Change{{ID: "later", PartitionKey: key, LSN: 7}})
+		later := []feed.Change{{ID: "later", PartitionKey: key, LSN: 7}}
+		g.handOverTo(t.Context(), host, lease.Token, lease.Range, later)
 		if isBreach := len(g.broken) > 0; isBreach == c.isAside {
 			t.Errorf("set aside %v, deleted %v: a breach: %v", c.isAside, c.isDeleted, g.broken)
 		}
