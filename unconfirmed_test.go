@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -34,9 +35,10 @@ func (m *mortal) life(ctx context.Context) (*contract.Host, error) {
 	}
 	toProgram, fromHost := io.Pipe()
 	toHost, fromProgram := io.Pipe()
+	handler := m.handler
 	m.die = func() { toProgram.Close(); fromProgram.Close() }
 	go func() {
-		_ = contract.Serve(context.WithoutCancel(ctx), toProgram, fromProgram, m.handler, contract.ProgramOptions{})
+		_ = contract.Serve(context.WithoutCancel(ctx), toProgram, fromProgram, handler, contract.ProgramOptions{})
 	}()
 	host, err := contract.Connect(ctx, toHost, fromHost, contract.HostOptions{Manual: true})
 	if err != nil {
@@ -55,10 +57,11 @@ func (m *mortal) Handle(ctx context.Context, b *feed.Batch) error {
 	return host.Handle(ctx, b)
 }
 
-// end ends the program.
-func (m *mortal) end() {
+// end ends the program. The next one has another handler.
+func (m *mortal) end(next feed.Handler) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.handler = next
 	if m.host != nil {
 		m.die()
 		m.host.Wait()
@@ -89,25 +92,24 @@ func TestWhatAProgramHasNotConfirmedComesAgainAfterItsEnd(t *testing.T) {
 					time.Sleep(time.Minute)
 					w.put("oslo", "lost", 1)
 					time.Sleep(time.Minute)
-					m.end()
-					m.handler = &tally{before: func(ctx context.Context, b *feed.Batch) error {
+					m.end(feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 						_ = h.record(b)
 						return b.Checkpoint(ctx)
-					}}
+					}))
 					if next != "" {
 						w.put(next, "next", 1)
 					}
 					time.Sleep(time.Minute)
 					for name, want := range map[string]int{`["bonn"]confirmed`: 1, `["oslo"]lost`: 2} {
-						if got := h.seen[name]; len(got) != want {
-							t.Errorf("%s has come %d times, want %d", name, len(got), want)
+						if got := h.times(name); got != want {
+							t.Errorf("%s has come %d times, want %d", name, got, want)
 						}
 					}
 					if n := w.pending(); n != 0 {
 						t.Errorf("%d changes are pending", n)
 					}
 					p.stop(t)
-					m.end()
+					m.end(nil)
 				})
 			})
 		}
@@ -149,12 +151,14 @@ func TestAnAbandonedBatchComesAgain(t *testing.T) {
 				}), changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 				w.put("oslo", "item", 1)
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if tt.afterwards {
 					if err := calls[0].Abandon(); err != nil {
 						t.Error(err)
 					}
 				}
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				last := calls[len(calls)-1]
 				if epochs := last.Epoch - calls[0].Epoch + 1; len(calls) != tt.calls || epochs != tt.epochs {
 					t.Errorf("%d calls in %d epochs, want %d in %d", len(calls), epochs, tt.calls, tt.epochs)
@@ -197,6 +201,7 @@ func TestNothingIsConfirmedPastAnAbandonedBatch(t *testing.T) {
 			w.put("oslo", fmt.Sprint(i), 1)
 			time.Sleep(time.Minute)
 		}
+		synctest.Wait()
 		var order []string
 		for _, b := range calls {
 			for _, c := range b.Changes {
