@@ -38,12 +38,12 @@ func (u *unconfirmed) add(id int64, b *feed.Batch) {
 	}
 }
 
-// abandon abandons all batches at the end of the program, which has none of them in hand: those have failed. Those that
-// the program has asked to confirm are abandoned when that has failed.
+// abandon abandons what a program has handled and cannot confirm any more, because it has ended. What it has in hand
+// has failed, and what it has asked to confirm is abandoned when that has failed too.
 func (u *unconfirmed) abandon(inHand map[int64]*call) {
 	for _, id := range u.order {
 		if b := u.batches[id]; b != nil && inHand[id] == nil && u.asked[id] == 0 {
-			_ = b.Abandon() // a processor that knows of no Abandon has its own way
+			_ = b.Abandon() // without OnAbandon, as in tests, nothing comes again
 		}
 	}
 }
