@@ -163,6 +163,7 @@ func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
 		if err == nil {
 			p.noteHeard(life, h.call)
 		}
+	case l.hasGivenUp(p.of, b.LeaseToken): // nobody has waited for it
 	case err != nil && (cause == nil || errors.Is(cause, feed.ErrHandlerTimeout)): // else nothing counts
 		l.endCall(l.handOver(ctx, p.of, b), false, nil)
 	}
@@ -195,6 +196,14 @@ func (t *tenure) forgetUnheard(b *feed.Batch) {
 		delete(t.passed, versionOf(change))
 		delete(t.asked, versionOf(change))
 	}
+}
+
+// hasGivenUp reports whether a process does not work on a lease any more: it does not wait for a handler that is stuck.
+func (g *ledger) hasGivenUp(by *instance, token string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.model.tenures[place{by, token}]
+	return t != nil && t.over
 }
 
 // judgeBy lets a call be judged by the context of the processor: that of the program ends with the call.
