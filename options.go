@@ -133,8 +133,9 @@ type Options struct {
 
 	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when the handler confirms it, whatever the
 	// handler returns. If the handler returns nil and does not confirm the batch, the next owner of the lease receives
-	// the batch again, and this owner does not. You cannot combine Manual with the MaxAttempts, MaxAge and DeadLetters
-	// of OnFailure, because they make checkpoints of their own, nor with CheckpointItems and CheckpointEvery.
+	// the batch again, and this owner does not, unless the batch is abandoned: see [feed.Batch.Abandon]. You cannot
+	// combine Manual with the MaxAttempts, MaxAge and DeadLetters of OnFailure, because they make checkpoints of their
+	// own, nor with CheckpointItems and CheckpointEvery.
 	Manual bool
 
 	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: the processor makes a checkpoint when at

@@ -325,6 +325,43 @@ func TestTortureOfCheckpointsByHand(t *testing.T) {
 	}
 }
 
+// An abandoned batch comes again to another instance, and nothing is confirmed before that.
+func TestTortureOfAbandonedBatches(t *testing.T) {
+	o := changefeedtest.TortureOptions{Manual: true, Seeds: 5}
+	abandoned, refused := 0, 0
+	changefeedtest.Torture(t, o, func(*testing.T) (feed.Handler, func() map[string]int64) {
+		s, seen := &table{}, map[int64]bool{}
+		return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			for _, c := range b.Changes {
+				s.do(func(rows map[string]int64) { rows[string(c.PartitionKey)] = c.LSN })
+			}
+			first := false
+			s.do(func(map[string]int64) { first, seen[b.Changes[0].LSN] = !seen[b.Changes[0].LSN], true })
+			if !first || b.Changes[0].LSN%2 == 0 {
+				return b.Checkpoint(ctx)
+			}
+			if err := b.Abandon(); err != nil {
+				return err
+			}
+			err := b.Checkpoint(ctx)
+			s.do(func(map[string]int64) {
+				if abandoned++; errors.Is(err, feed.ErrLeaseLost) {
+					refused++
+				}
+			})
+			return nil
+		}), s.effects
+	})
+	if abandoned == 0 || refused == 0 {
+		t.Errorf("%d batches were abandoned, and %d of their checkpoints refused", abandoned, refused)
+	}
+	always := each(func(_ context.Context, _ *table, b *feed.Batch, _ feed.Change) error { return b.Abandon() })
+	report := changefeedtest.TortureReport(t, o, always)
+	if want := "It has abandoned batches of lease"; !strings.Contains(report, want) {
+		t.Errorf("%q, want %q of a handler that abandons all", report, want)
+	}
+}
+
 func TestTortureOptionsAreChecked(t *testing.T) {
 	for want, o := range map[string]changefeedtest.TortureOptions{
 		"a number in TortureOptions is -1: want a positive number": {Leases: -1},

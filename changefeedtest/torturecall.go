@@ -146,6 +146,7 @@ func (r *tortureRun) hand(l *tortureLease, beside bool) *tortureCall {
 	}
 	if r.prober.o.Manual {
 		c.batch.OnCheckpoint(func(ctx context.Context) error { return r.confirm(ctx, c) })
+		c.batch.OnAbandon(func() { r.abandon(c) })
 	}
 	word := ""
 	if beside {
@@ -191,13 +192,39 @@ func (r *tortureRun) confirm(ctx context.Context, c *tortureCall) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case c.isOld:
+	case c.isOld, c.lease.isAbandoned:
 		return feed.ErrLeaseLost
 	case c.fault.kind == processEnds || c.fault.kind == processEndsLate:
 		return errEnded
 	}
 	c.lease.stored = max(c.lease.stored, c.end)
 	return nil
+}
+
+// abandon has a lease begin anew after the round, for a handler that will not confirm what it has handled.
+func (r *tortureRun) abandon(c *tortureCall) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !c.isOld && c.batch.Epoch == c.lease.epoch {
+		c.lease.isAbandoned = true
+	}
+}
+
+// mustBeginAnew reports whether a lease has an abandoned batch that is handled and not confirmed. It fails the run if
+// that is so again and again.
+func (r *tortureRun) mustBeginAnew(l *tortureLease) bool {
+	r.mu.Lock()
+	isAbandoned := l.isAbandoned && l.stored < l.read
+	l.isAbandoned = isAbandoned
+	r.mu.Unlock()
+	if !isAbandoned {
+		l.anew = 0
+		return false
+	}
+	if l.anew++; l.anew >= mostErrors {
+		r.fail(failsAlways, fmt.Sprintf("It has abandoned batches of lease %s %d times in a row.", l.r, l.anew))
+	}
+	return true
 }
 
 // settle stores what a call has done, or lets its batch come again.

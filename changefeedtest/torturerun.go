@@ -116,7 +116,10 @@ type tortureLease struct {
 	epoch    int64
 	errors   int // in a row
 	most     int // changes of the next batch after the time of a call was over; 0 is no limit
+	anew     int // how often in a row it has begun anew after an abandoned batch
 	isOpen   bool
+
+	isAbandoned bool // it begins anew after the round, and nothing is confirmed until then
 }
 
 // edgesOfKeys is the number of edges that leases may have. The places of keys begin with four digits below it.
@@ -294,8 +297,13 @@ func (r *tortureRun) deliverRound(open []*tortureLease) {
 		r.settle(c)
 	}
 	for _, l := range r.leases {
-		if l.owner.isDead {
+		switch {
+		case l.owner.isDead:
 			r.moveLease(l, r.otherHost(l.owner))
+		case r.mustBeginAnew(l):
+			r.closeLease(l, feed.ReasonUnconfirmed)
+			r.moveLease(l, r.otherHost(l.owner))
+			r.tell("A batch of lease %s is abandoned, so what is not confirmed comes again, on %s.", l.r, l.owner.name)
 		}
 	}
 }
@@ -319,7 +327,7 @@ func (r *tortureRun) takeFault(l *tortureLease, n int, fits func(plannedFault) b
 func (r *tortureRun) moveLease(l *tortureLease, to *host) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.owner, l.read, l.isOpen = to, l.stored, false
+	l.owner, l.read, l.isOpen, l.isAbandoned = to, l.stored, false, false
 	l.epoch++
 }
 

@@ -158,6 +158,7 @@ type Batch struct {
 	Changes  []Change
 
 	confirm func(context.Context) error // nil: the processor checkpoints by itself
+	abandon func()                      // nil: the batch cannot be abandoned
 }
 
 // Lag returns the distance from the last change to the head at the time of the read, in LSNs, which count the
@@ -177,13 +178,29 @@ func (b *Batch) Lag() int64 {
 // You may call Checkpoint before Handle has returned or afterwards, from any goroutine. Confirmed changes are not
 // redelivered, even if the handler then returns an error or runs out of time. If the batch is confirmed already,
 // Checkpoint does nothing: progress never moves back. Checkpoint stores nothing and returns an error if the lease is
-// gone or is being split (ErrLeaseLost), or if the batch is redelivered in smaller parts because the handler took too
-// long (ErrHandlerTimeout).
+// gone, is being split or has an abandoned batch (ErrLeaseLost), or if the batch is redelivered in smaller parts
+// because the handler took too long (ErrHandlerTimeout).
 func (b *Batch) Checkpoint(ctx context.Context) error {
 	if b.confirm == nil {
 		return ErrNotManual
 	}
 	return b.confirm(ctx)
+}
+
+// Abandon says that nobody will confirm this batch, although the handler has returned nil for it or will do so: for
+// example, its effects were in a memory that is lost. The processor then gives the lease up, with
+// [ReasonUnconfirmed], and the next owner, which may be the same instance, receives again what is not confirmed. Until
+// then no batch of the lease can be confirmed. If the batch is confirmed, or comes again anyway because its handler
+// returns an error, Abandon does nothing. You may call Abandon when you may call Checkpoint. It does not wait.
+//
+// Abandon returns [ErrNotManual] without Options.Manual, and in a program of package trigger/contract: what such a
+// program has not confirmed when it ends is abandoned by that.
+func (b *Batch) Abandon() error {
+	if b.abandon == nil {
+		return ErrNotManual
+	}
+	b.abandon()
+	return nil
 }
 
 // IsManual reports whether the handler must checkpoint the batch with [Batch.Checkpoint].
@@ -192,6 +209,10 @@ func (b *Batch) IsManual() bool { return b.confirm != nil }
 // OnCheckpoint sets the function that [Batch.Checkpoint] calls. Only code that makes batches needs OnCheckpoint: a
 // processor, or the test of a handler.
 func (b *Batch) OnCheckpoint(confirm func(context.Context) error) { b.confirm = confirm }
+
+// OnAbandon sets the function that [Batch.Abandon] calls, for the same code as OnCheckpoint. The function must not
+// wait.
+func (b *Batch) OnAbandon(abandon func()) { b.abandon = abandon }
 
 // Committer writes items: an atomic batch in one logical partition, like the service's transactional batch. A store
 // proves its implementation with changefeedtest.TestCommitter.

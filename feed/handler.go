@@ -61,4 +61,7 @@ const (
 
 	ReasonSkipped  Reason = "skipped"  // an operator has had some changes skipped: see package admin
 	ReasonReplayed Reason = "replayed" // an operator has a key delivered again: see package admin
+
+	// ReasonUnconfirmed: batches were handled and will not be confirmed, see [Batch.Abandon]. They come again.
+	ReasonUnconfirmed Reason = "unconfirmed"
 )

@@ -18,8 +18,9 @@ const maxUnsure = 10_000
 // unconfirmed are the batches that the program may still confirm, without their changes.
 type unconfirmed struct {
 	batches map[int64]*feed.Batch
-	order   []int64 // their ids, also those of batches that are confirmed already
-	lost    int64   // batches up to this id are forgotten
+	asked   map[int64]int // checkpoints of them that the program waits for
+	order   []int64       // their ids, also those of batches that are confirmed already
+	lost    int64         // batches up to this id are forgotten
 }
 
 // add remembers a batch, and forgets the oldest if there are too many.
@@ -27,7 +28,7 @@ func (u *unconfirmed) add(id int64, b *feed.Batch) {
 	bare := *b
 	bare.Changes = nil
 	if u.batches == nil {
-		u.batches = map[int64]*feed.Batch{}
+		u.batches, u.asked = map[int64]*feed.Batch{}, map[int64]int{}
 	}
 	u.batches[id], u.order = &bare, append(u.order, id)
 	for len(u.order) > maxUnsure {
@@ -37,11 +38,24 @@ func (u *unconfirmed) add(id int64, b *feed.Batch) {
 	}
 }
 
+// abandon abandons what a program has handled and cannot confirm any more, because it has ended. What it has in hand
+// has failed, and what it has asked to confirm is abandoned when that has failed too.
+func (u *unconfirmed) abandon(inHand map[int64]*call) {
+	for _, id := range u.order {
+		if b := u.batches[id]; b != nil && inHand[id] == nil && u.asked[id] == 0 {
+			_ = b.Abandon() // without OnAbandon, as in tests, nothing comes again
+		}
+	}
+}
+
 // confirmBatch confirms a batch, and tells the program the outcome. The processor knows which batches are confirmed
 // with this one: a batch that has failed is not, even if it came earlier.
 func (h *Host) confirmBatch(line []byte, id int64) error {
 	h.mu.Lock()
 	b, last, lost := h.unsure.batches[id], h.lastID, h.unsure.lost
+	if b != nil && h.opts.Manual {
+		h.unsure.asked[id]++
+	}
 	h.mu.Unlock()
 	answer := toProgram{Type: KindCheckpointed, ID: id}
 	switch {
@@ -60,16 +74,28 @@ func (h *Host) confirmBatch(line []byte, id int64) error {
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, checkpointTime)
 		defer cancel()
-		if err := b.Checkpoint(ctx); err != nil {
+		err := b.Checkpoint(ctx)
+		if err != nil {
 			answer.Error = err.Error()
-		} else {
-			h.mu.Lock()
-			delete(h.unsure.batches, id)
-			h.mu.Unlock()
 		}
+		h.endAsked(id, b, err == nil)
 		h.lines.sendLine(encode(answer), nil)
 	})
 	return nil
+}
+
+// endAsked notes the outcome of a checkpoint that the program has asked for.
+func (h *Host) endAsked(id int64, b *feed.Batch, isConfirmed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.unsure.asked[id]--; h.unsure.asked[id] == 0 {
+		delete(h.unsure.asked, id)
+	}
+	if isConfirmed {
+		delete(h.unsure.batches, id)
+	} else if h.err != nil {
+		_ = b.Abandon()
+	}
 }
 
 // askForCheckpoint asks the host to store the position of a batch, and waits for the outcome.

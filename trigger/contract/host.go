@@ -322,6 +322,7 @@ func (h *Host) endConnection(err error) {
 	h.err = err
 	calls := h.calls
 	h.calls, h.left = nil, len(calls) // a nil map has no call
+	h.unsure.abandon(calls)           // before the end is seen, so before another program can confirm anything
 	close(h.done)
 	h.mu.Unlock()
 	for _, c := range calls {

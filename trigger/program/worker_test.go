@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -144,6 +145,30 @@ func TestABatchIsBlamedForTheEndOfItsProgram(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q:\n%s", want, log)
 		}
+	}
+}
+
+// Before the next program has a batch, what the last one has handled and not confirmed is abandoned, however it ends.
+func TestAnEndedProgramLeavesNothingToTheNext(t *testing.T) {
+	for _, code := range []string{"0", "9"} {
+		w, _ := start(t, "good", program.WorkerOptions{Manual: true})
+		var abandoned []string
+		handle := func(name string, documents ...string) error {
+			b := batch(name, documents...)
+			b.OnCheckpoint(func(context.Context) error { return nil })
+			b.OnAbandon(func() { abandoned = append(abandoned, name) })
+			return w.Handle(t.Context(), b)
+		}
+		if err := errors.Join(handle("handled", `{}`), handle("confirmed", `{"do":"checkpoint"}`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := handle("ends", `{"do":"exit","code":`+code+`}`); err == nil {
+			t.Error("the batch that ends the program has not failed")
+		}
+		if err := handle("next", `{}`); err != nil || !slices.Equal(abandoned, []string{"handled"}) {
+			t.Errorf("exit code %s: the next batch ends with %v, and %v are abandoned, want handled", code, err, abandoned)
+		}
+		w.Close()
 	}
 }
 

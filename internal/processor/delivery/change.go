@@ -48,6 +48,9 @@ type Change struct {
 // IsSettled reports whether the change is done, parked, or left to a later read of its key.
 func (c *Change) IsSettled() bool { return c.state == Settled || c.state == Handled }
 
+// IsUnconfirmed reports whether the change is handled, and waits to be confirmed by hand.
+func (c *Change) IsUnconfirmed() bool { return c.state == Handled }
+
 // Calls is how often the handler has received the change.
 func (c *Change) Calls() int { return c.calls }
 

@@ -15,20 +15,22 @@ import (
 
 // callHandler calls the handler with a batch.
 func (d *Dispatcher) callHandler(b *delivery.Batch, note bool) {
-	batch := d.newBatch(b)
+	made := &handout{d: d, of: b}
+	batch := d.newBatch(made)
 	// The call counts though it may be the end of the process. The answer may come when the lease is lost.
 	if note && (d.store(d.held.UntilDrained) != nil || !d.held.Ending().None()) {
-		d.recordOutcome(b, wasCut, nil, 0)
+		d.recordOutcome(made, wasCut, nil, 0)
 		return
 	}
 	how, took, err := d.delegate.handle(batch)
-	d.recordOutcome(b, how, err, took)
+	d.recordOutcome(made, how, err, took)
 }
 
 // newBatch is what the handler gets.
-func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
+func (d *Dispatcher) newBatch(made *handout) *feed.Batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	b := made.of
 	of := b.Changes[0].Page.Of.(*readPage)
 	batch := &feed.Batch{
 		LeaseToken: d.held.Lease.Token, Range: d.held.Lease.Range, Instance: d.in.Me.Instance,
@@ -39,6 +41,7 @@ func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
 	of.Charge = 0
 	if d.in.Options.Manual {
 		batch.OnCheckpoint(func(ctx context.Context) error { return d.checkpoint(ctx, b) })
+		batch.OnAbandon(made.abandon)
 	}
 	return batch
 }
@@ -65,7 +68,8 @@ func endOf(source feed.Source, b *delivery.Batch) feed.Position {
 }
 
 // recordOutcome tells the engine how a call came out.
-func (d *Dispatcher) recordOutcome(b *delivery.Batch, how outcome, err error, took time.Duration) {
+func (d *Dispatcher) recordOutcome(made *handout, how outcome, err error, took time.Duration) {
+	b := made.of
 	var failure error
 	d.mu.Lock()
 	switch how {
@@ -83,6 +87,7 @@ func (d *Dispatcher) recordOutcome(b *delivery.Batch, how outcome, err error, to
 	stuck := d.stuck
 	d.storing = d.in.Options.Concurrency == 1
 	urgent := failure != nil && !d.engine.IsIdle() || how == hasSucceeded && d.engine.NamesReturned()
+	made.giveUpIfAbandoned()
 	d.mu.Unlock()
 	if failure != nil {
 		d.held.Report(d.held.UntilLost, feed.OriginHandler, failure)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -82,10 +83,14 @@ func (d *Dispatcher) isDue() bool {
 // checkpoint is [feed.Batch.Checkpoint].
 func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 	d.mu.Lock()
-	confirmed := b.IsConfirmed()
-	if d.engine.IsFrozen() && !confirmed {
+	switch {
+	case b.IsConfirmed():
+	case d.engine.IsFrozen():
 		d.mu.Unlock()
 		return fmt.Errorf("%w: its range was split", feed.ErrLeaseLost)
+	case d.givenUp: // it may be a later change of the same key, or take in what was abandoned
+		d.mu.Unlock()
+		return fmt.Errorf("%w: batches of it were abandoned, so it is given up", feed.ErrLeaseLost)
 	}
 	fresh, valid := d.engine.Confirm(b, time.Now())
 	if fresh {
@@ -101,6 +106,29 @@ func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 		return nil
 	}
 	return d.store(ctx)
+}
+
+// handout is a call of the handler with a batch.
+type handout struct {
+	d           *Dispatcher
+	of          *delivery.Batch
+	isAbandoned bool
+}
+
+// abandon is [feed.Batch.Abandon]. The changes are no longer in memory, so the next owner reads them again.
+func (h *handout) abandon() {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	h.isAbandoned = true
+	h.giveUpIfAbandoned()
+}
+
+// giveUpIfAbandoned gives the lease up if the batch is abandoned, and changes of it are handled.
+func (h *handout) giveUpIfAbandoned() {
+	if h.isAbandoned && slices.ContainsFunc(h.of.Changes, (*delivery.Change).IsUnconfirmed) {
+		h.d.givenUp = true
+		h.d.held.Stop(instance.Ending{Why: feed.ReasonUnconfirmed})
+	}
 }
 
 // Pending returns how many changes are done and not stored, and when they must be stored at the latest; 0 is never.

@@ -42,6 +42,7 @@ type Dispatcher struct {
 	running  bool // the goroutine of the dispatcher
 	storing  bool // the next batch waits for a write of the lease
 	stuck    bool // a call of the handler has not returned
+	givenUp  bool // what is handled and not confirmed by hand comes again, so nothing more is confirmed
 	phase    phase
 	here     string // the partition, and its range, that LSNs count in; empty if the lease has no notes
 	failures failureNote

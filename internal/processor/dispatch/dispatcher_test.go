@@ -86,7 +86,8 @@ func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 func TestAChargeCountsForOneBatch(t *testing.T) {
 	d, _ := pageOf(instance.Options{MaxItems: 1}, 2)
 	do, _ := d.engine.Next(time.Now())
-	if first, second := d.newBatch(do.Batch).Charge, d.newBatch(do.Batch).Charge; first != 3 || second != 0 {
+	made := &handout{d: d, of: do.Batch}
+	if first, second := d.newBatch(made).Charge, d.newBatch(made).Charge; first != 3 || second != 0 {
 		t.Errorf("charges %v and %v", first, second)
 	}
 }

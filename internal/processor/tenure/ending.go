@@ -28,7 +28,7 @@ func (w *worker) giveUp(e instance.Ending) feed.Reason {
 		return join{w, e.Seat}.joinLease()
 	case feed.ReasonRedundant:
 		return w.removeCovered()
-	case feed.ReasonStopped, feed.ReasonGiven, feed.ReasonPaused:
+	case feed.ReasonStopped, feed.ReasonGiven, feed.ReasonPaused, feed.ReasonUnconfirmed:
 		return w.writeNextOwner(e)
 	case feed.ReasonReset:
 		return w.resetLease(*e.Asked)

@@ -22,12 +22,13 @@ var errBox = errors.New("letter box: not there")
 // Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf to its
 // context.
 func (i *instance) Handle(ctx context.Context, b *feed.Batch) error {
-	return i.handleBatch(ctx, b, i.world.ledger.endCall)
+	return i.handleBatch(ctx, i.ctx, b, i.world.ledger.endCall)
 }
 
-// handleBatch is Handle; end hears how the call has ended: whether with success, and which changes are done.
+// handleBatch is Handle of a handler that lives as long as living; end hears how the call has ended: whether with
+// success, and which changes are done.
 func (i *instance) handleBatch(
-	ctx context.Context, b *feed.Batch, end func(c *call, ok bool, done []feed.Change),
+	ctx, living context.Context, b *feed.Batch, end func(c *call, ok bool, done []feed.Change),
 ) error {
 	if i.isDead() { // it has a page in memory, but what it does with that is not in this world
 		return errHandler
@@ -45,7 +46,7 @@ func (i *instance) handleBatch(
 	i.link.awaitThaw(ctx)
 	i.springAmbush(point{"handle", after}, b.Range)
 	if err == nil && i.opts.Manual {
-		if err = i.checkpointByHand(ctx, d, b, c); err != nil {
+		if err = i.checkpointByHand(ctx, living, d, b, c); err != nil {
 			said = nil
 		}
 	}
@@ -75,8 +76,8 @@ const deafTime = 15 * time.Second
 
 // checkpointByHand checkpoints a batch by hand: at once, and sometimes fails all the same; or from
 // another goroutine much later, when batches that came after it may be checkpointed
-// already.
-func (i *instance) checkpointByHand(ctx context.Context, d *rand.Rand, b *feed.Batch, c *call) error {
+// already. That goroutine ends with its handler: a program that has died confirms nothing.
+func (i *instance) checkpointByHand(ctx, living context.Context, d *rand.Rand, b *feed.Batch, c *call) error {
 	if i.world.isCalm() || d.IntN(3) == 0 {
 		if err := i.checkpoint(ctx, b, c); err != nil {
 			return err
@@ -93,10 +94,10 @@ func (i *instance) checkpointByHand(ctx context.Context, d *rand.Rand, b *feed.B
 		select {
 		case <-timer.C:
 		case <-i.world.quiet:
-		case <-i.ctx.Done():
+		case <-living.Done():
 		}
-		for i.ctx.Err() == nil && i.checkpoint(i.ctx, b, c) != nil {
-			_ = pause.For(i.ctx, time.Second)
+		for living.Err() == nil && i.checkpoint(living, b, c) != nil {
+			_ = pause.For(living, time.Second)
 		}
 	})
 	return nil

@@ -250,10 +250,13 @@ func (g *ledger) checkHandover(made *call) {
 }
 
 // isAside reports whether a change comes again because the lease says that its key is set aside: a .NET host does not
-// know this.
+// know this. It goes on for a while after an operator has deleted the lease, as the lease was.
 func (g *ledger) isAside(token string, v version) bool {
-	note := g.noteOf(g.model.leases[token].Record)
-	return note.keepsAside(v)
+	keeps := func(record feed.Record) bool {
+		note := g.noteOf(record)
+		return record.Token == token && note.keepsAside(v)
+	}
+	return keeps(g.model.leases[token].Record) || slices.ContainsFunc(g.model.deleted, keeps)
 }
 
 // mayMeet reports whether a process may begin on a range while another is at work there: a .NET host begins at once on

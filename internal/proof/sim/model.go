@@ -79,6 +79,7 @@ type tenure struct {
 	calls  map[version]int  // that have failed, and were not cut short
 	passed map[version]bool // the process goes on after them
 	asked  map[version]bool // it has asked for a checkpoint after them
+	gone   map[version]bool // their program has ended, so they come again unless it has asked for a checkpoint
 	tokens map[string]bool  // that it has seen in its reads of the feed
 	read   int64            // the LSN of the last of them
 	spans  [][2]int64       // the LSNs where its last reads began and ended
@@ -123,7 +124,7 @@ func newTenure(by *instance) *tenure {
 	return &tenure{
 		manual: by.opts.Manual, every: by.opts.CheckpointItems, began: time.Now(), turn: time.Now(),
 		shown: map[version]bool{}, calls: map[version]int{}, passed: map[version]bool{}, asked: map[version]bool{},
-		tokens: map[string]bool{}, reached: map[string]bool{}, next: map[*page]*page{},
+		gone: map[version]bool{}, tokens: map[string]bool{}, reached: map[string]bool{}, next: map[*page]*page{},
 	}
 }
 
@@ -365,7 +366,8 @@ func (g *ledger) noteAsked(c *call) {
 		}
 		for v := range t.passed {
 			for _, change := range c.changes {
-				if (v.key == change.PartitionKey || c.by.(*instance).opts.Concurrency == 1) && v.lsn <= change.LSN {
+				takesIn := v.key == change.PartitionKey || c.by.(*instance).opts.Concurrency == 1
+				if takesIn && v.lsn <= change.LSN && !t.gone[v] {
 					t.asked[v] = true
 				}
 			}
@@ -377,7 +379,7 @@ func (g *ledger) noteAsked(c *call) {
 	}
 	t.allowReached(c)
 	for v := range t.passed {
-		if v.lsn <= c.page.changes[c.end-1].lsn {
+		if v.lsn <= c.page.changes[c.end-1].lsn && !t.gone[v] {
 			t.asked[v] = true
 		}
 	}

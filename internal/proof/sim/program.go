@@ -64,6 +64,37 @@ type programLife struct {
 	host   *contract.Host
 	err    error
 	served chan struct{} // closed when all its calls have ended
+	heard  []*call       // that have succeeded, as the processor knows
+	isOver bool          // the processor knows of its end
+}
+
+// noteHeard notes a call of which the processor knows that it has succeeded.
+func (p *program) noteHeard(life *programLife, c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if life.heard = append(life.heard, c); life.isOver {
+		p.of.world.ledger.noteGone(c)
+	}
+}
+
+// bury notes the end of a life. What it has handled it confirms no more.
+func (p *program) bury(life *programLife) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	life.isOver = true
+	p.of.world.ledger.noteGone(life.heard...)
+}
+
+// noteGone notes calls in a program that has ended: what it has not asked to confirm must come again, and no other
+// checkpoint may take that in.
+func (g *ledger) noteGone(calls ...*call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range calls {
+		for _, change := range c.changes {
+			c.tenure.gone[versionOf(change)] = true
+		}
+	}
 }
 
 // begin begins a program, unless one runs.
@@ -78,6 +109,8 @@ func (p *program) begin(ctx context.Context) *programLife {
 	life := &programLife{served: make(chan struct{})}
 	p.life = life
 	dying, die := context.WithCancel(context.WithoutCancel(ctx))
+	living, end := context.WithCancel(p.of.ctx)
+	context.AfterFunc(dying, end)
 	handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) (err error) {
 		defer func() {
 			if reason := recover(); reason != nil {
@@ -86,7 +119,7 @@ func (p *program) begin(ctx context.Context) *programLife {
 				die()
 			}
 		}()
-		return p.of.handleBatch(ctx, b, p.noteEnd(b))
+		return p.of.handleBatch(ctx, living, b, p.noteEnd(b))
 	})
 	p.lives.Go(func() {
 		_ = contract.Serve(dying, toProgram, fromProgram, handler, contract.ProgramOptions{Batches: maxInProgram})
@@ -95,7 +128,9 @@ func (p *program) begin(ctx context.Context) *programLife {
 		die()
 		close(life.served)
 	})
-	life.host, life.err = contract.Connect(ctx, toHost, fromHost, contract.HostOptions{Manual: true})
+	life.host, life.err = contract.Connect(ctx, toHost, fromHost, contract.HostOptions{
+		Manual: true, Ended: func() { p.bury(life) },
+	})
 	return life
 }
 
@@ -112,7 +147,7 @@ func (p *program) forget(life *programLife) {
 // died before it has read the batch; and a batch whose answer was lost has failed.
 func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
 	p.takeEnd(b)
-	err := p.handOver(ctx, b)
+	life, err := p.handOver(ctx, b)
 	l, cause := p.of.world.ledger, context.Cause(ctx)
 	switch h, known := p.takeEnd(b); {
 	case known:
@@ -125,6 +160,10 @@ func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
 		} else {
 			l.endCall(h.call, h.ok, h.done)
 		}
+		if err == nil {
+			p.noteHeard(life, h.call)
+		}
+	case l.hasGivenUp(p.of, b.LeaseToken): // nobody has waited for it
 	case err != nil && (cause == nil || errors.Is(cause, feed.ErrHandlerTimeout)): // else nothing counts
 		l.endCall(l.handOver(ctx, p.of, b), false, nil)
 	}
@@ -159,6 +198,14 @@ func (t *tenure) forgetUnheard(b *feed.Batch) {
 	}
 }
 
+// hasGivenUp reports whether a process does not work on a lease any more: it does not wait for a handler that is stuck.
+func (g *ledger) hasGivenUp(by *instance, token string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.model.tenures[place{by, token}]
+	return t != nil && t.over
+}
+
 // judgeBy lets a call be judged by the context of the processor: that of the program ends with the call.
 func (g *ledger) judgeBy(ctx context.Context, c *call) {
 	g.mu.Lock()
@@ -167,15 +214,15 @@ func (g *ledger) judgeBy(ctx context.Context, c *call) {
 }
 
 // handOver hands a batch to the program that runs, or begins one.
-func (p *program) handOver(ctx context.Context, b *feed.Batch) error {
+func (p *program) handOver(ctx context.Context, b *feed.Batch) (life *programLife, err error) {
 	for ctx.Err() == nil {
-		life := p.begin(ctx)
-		err := life.err
+		life = p.begin(ctx)
+		err = life.err
 		if err == nil {
 			err = life.host.Handle(ctx, b)
 		}
 		if ended := life.host.Err(); ended == nil || !errors.Is(err, ended) {
-			return err
+			return life, err
 		}
 		<-life.served // a process that has ended has no effect any more
 		p.forget(life)
@@ -183,11 +230,11 @@ func (p *program) handOver(ctx context.Context, b *feed.Batch) error {
 		case errors.Is(err, contract.ErrNotSent) || life.err != nil:
 			continue
 		case life.host.Left() > 1: // nobody knows which of them is at fault
-			return &feed.Failure{Outage: true, Err: err}
+			return life, &feed.Failure{Outage: true, Err: err}
 		}
-		return err
+		return life, err
 	}
-	return context.Cause(ctx)
+	return life, context.Cause(ctx)
 }
 
 // end ends the program after the last batch.

@@ -22,6 +22,7 @@
 //     once, replays everything after its position and nothing before; steered.go has the details
 //   - exactly the changes named by an operator are skipped, and a replayed key comes again as a whole
 //   - each batch has the right attempt number, and the checkpoint before it is stored
+//   - what a program has handled and not confirmed before its end, no other checkpoint confirms
 //   - no lease with changes, and no instance, is left without its turn while its process is sound
 //   - Run returns within four times Options.Drain, and leaves no goroutine behind
 //   - within two rounds of the last fault the leases tile the key space; then the lag goes to
