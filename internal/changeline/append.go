@@ -2,6 +2,7 @@ package changeline
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,12 +41,12 @@ func appendChange(dst []byte, r feed.Range, c *feed.Change, next string) ([]byte
 		dst = append(dst, `,"expired":true`...)
 	}
 	if len(c.Body) > 0 {
-		if dst, err = appendCompact(append(dst, `,"document":`...), c.Body); err != nil {
+		if dst, err = appendDocument(append(dst, `,"document":`...), c.Body); err != nil {
 			return dst, err
 		}
 	}
 	if len(c.Previous) > 0 {
-		if dst, err = appendCompact(append(dst, `,"previous":`...), c.Previous); err != nil {
+		if dst, err = appendDocument(append(dst, `,"previous":`...), c.Previous); err != nil {
 			return dst, err
 		}
 	}
@@ -60,8 +61,8 @@ func appendChange(dst []byte, r feed.Range, c *feed.Change, next string) ([]byte
 
 // appendText appends a JSON string.
 func appendText(dst []byte, s string) []byte {
-	isPlain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
-	if isPlain {
+	isSimple := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
+	if isSimple {
 		dst = append(dst, '"')
 		dst = append(dst, s...)
 		return append(dst, '"')
@@ -73,6 +74,14 @@ func appendText(dst []byte, s string) []byte {
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(s) // a string is always JSON
 	return append(dst, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
+}
+
+// appendDocument is appendCompact for a text that is usually compact already.
+func appendDocument(dst, text []byte) ([]byte, error) {
+	if len(text) > 0 && isPlain(text) {
+		return append(dst, text...), nil
+	}
+	return appendCompact(dst, text)
 }
 
 // appendCompact appends JSON without space between its parts. It trusts that the text is JSON, because the text comes
@@ -97,6 +106,38 @@ func appendCompact[T string | []byte | json.RawMessage](dst []byte, text T) ([]b
 		}
 	}
 	return append(dst, text[begin:]...), nil
+}
+
+// isPlain reports whether a text has neither space nor control characters, as a document that a program has written and
+// that has no prose. If so, the text is compact, provided that it is JSON. isPlain looks at eight bytes at a time.
+func isPlain(text []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for len(text) >= 8 {
+		word := binary.LittleEndian.Uint64(text)
+		below := (word - (' '+1)*ones) &^ word & highs // has a bit for the first byte up to a space
+		escape := word ^ '\\'*ones
+		if (below | (escape-ones)&^escape&highs) == 0 {
+			text = text[8:]
+			continue
+		}
+		if below != 0 {
+			return false
+		}
+		i := bytes.IndexByte(text, '\\')
+		if i+1 >= len(text) || text[i+1] <= ' ' {
+			return false
+		}
+		text = text[i+2:]
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' {
+			i++
+		}
+		if i == len(text) || text[i] <= ' ' {
+			return false
+		}
+	}
+	return true
 }
 
 // appendChecked is appendCompact with a check of the whole text.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,39 @@ func TestAChangeIsEncodedAsByEncodingJSON(t *testing.T) {
 		if want := "before" + encoded(t, feed.Range{Max: "7F"}, c, next); err != nil || string(got) != want {
 			t.Fatalf("got  %s, %v\nwant %s", got, err, want)
 		}
+	}
+}
+
+// Documents without space, which are copied as they are, come out as those that are looked at byte by byte.
+func TestADocumentIsCopiedAsItIsOnlyIfItIsCompact(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	const odd = "abcdefgh\"\\\\\x00\n\r\t \x1f!\x7f\x80\xff{}[]:,0"
+	plain := 0
+	for range 20_000 {
+		text := make([]byte, 1+rng.IntN(40))
+		for i := range text {
+			if text[i] = byte('a' + rng.IntN(26)); rng.IntN(12) == 0 {
+				text[i] = odd[rng.IntN(len(odd))]
+			}
+		}
+		if rng.IntN(2) == 0 { // as a JSON string
+			text = []byte(strconv.Quote(strings.ToValidUTF8(string(text), "")))
+		}
+		want, wrong := appendCompact([]byte("before"), text)
+		got, err := appendDocument([]byte("before"), text)
+		if isPlain(text) {
+			plain++
+			if bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' }) {
+				t.Fatalf("%q has space", text)
+			}
+		}
+		isSame := err == nil && wrong == nil && string(got) == string(want)
+		if json.Valid(text) && !isSame || bytes.Contains(got, []byte("\n")) {
+			t.Fatalf("%q: got %q, %v, want %q, %v", text, got, err, want, wrong)
+		}
+	}
+	if plain < 1000 {
+		t.Errorf("only %d texts without space", plain)
 	}
 }
 

@@ -75,5 +75,5 @@ func appendOptional(dst, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return append(dst, "null"...), nil
 	}
-	return appendCompact(dst, text)
+	return appendDocument(dst, text)
 }

@@ -125,7 +125,7 @@ func TestServeReturnsWhenItsAnswersAreWritten(t *testing.T) {
 			handler := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
 			served <- Serve(t.Context(), fromHost, toHost, handler, ProgramOptions{})
 		}()
-		batch, err := encodeBatch(batchHead{Type: KindBatch, ID: 1, Range: "-1F"}, orders(), false)
+		batch, err := encodeBatch(nil, batchHead{Type: KindBatch, ID: 1, Range: "-1F"}, orders(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

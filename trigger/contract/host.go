@@ -207,12 +207,13 @@ func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 	if err != nil {
 		return err
 	}
-	line, err := encodeBatch(h.describeBatch(id, b), b, h.hello.Columns)
-	if err != nil {
+	line := h.lines.takeBuffer()
+	if *line, err = encodeBatch(*line, h.describeBatch(id, b), b, h.hello.Columns); err != nil {
+		h.lines.freeBuffer(line)
 		h.takeCall(id)
 		return err
 	}
-	h.lines.sendLine(line, func() error { // a process that was suspended must not begin a batch of a lost lease
+	h.lines.sendBuffer(line, func() error { // a process that was suspended must not begin a batch of a lost lease
 		if cause := context.Cause(ctx); cause != nil {
 			h.answerCall(id, Untried(cause))
 			return cause

@@ -113,7 +113,7 @@ func TestNoCallBeginsWhenServeHasReturned(t *testing.T) {
 		}
 		over = true
 		head := batchHead{Type: KindBatch, ID: 1, Lease: "-FF", Range: "-FF", Attempt: 1}
-		line, err := encodeBatch(head, orders(), false)
+		line, err := encodeBatch(nil, head, orders(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

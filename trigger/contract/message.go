@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -341,30 +342,30 @@ func marshalLine(message any) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// encodeBatch returns a batch as a line, with the changes as objects or in columns.
-func encodeBatch(head batchHead, b *feed.Batch, columns bool) ([]byte, error) {
+// encodeBatch appends a batch as a line, with the changes as objects or in columns.
+func encodeBatch(dst []byte, head batchHead, b *feed.Batch, columns bool) ([]byte, error) {
 	line, err := marshalLine(head)
 	if err != nil {
-		return nil, fmt.Errorf("encode batch: %w", err)
+		return dst, fmt.Errorf("encode batch: %w", err)
 	}
-	text := make([]byte, 0, len(line)+changesSize(b.Changes))
-	text = append(append(text, line[:len(line)-len("}\n")]...), `,"changes":`...)
+	dst = slices.Grow(dst, len(line)+changesSize(b.Changes))
+	dst = append(append(dst, line[:len(line)-len("}\n")]...), `,"changes":`...)
 	if columns {
-		if text, err = changeline.AppendColumns(text, b.Changes); err != nil {
-			return nil, err
+		if dst, err = changeline.AppendColumns(dst, b.Changes); err != nil {
+			return dst, err
 		}
-		return append(text, "}\n"...), nil
+		return append(dst, "}\n"...), nil
 	}
-	text = append(text, '[')
+	dst = append(dst, '[')
 	for i := range b.Changes {
 		if i > 0 {
-			text = append(text, ',')
+			dst = append(dst, ',')
 		}
-		if text, err = changeline.Append(text, b.Range, &b.Changes[i], ""); err != nil {
-			return nil, err
+		if dst, err = changeline.Append(dst, b.Range, &b.Changes[i], ""); err != nil {
+			return dst, err
 		}
 	}
-	return append(text, "]}\n"...), nil
+	return append(dst, "]}\n"...), nil
 }
 
 // changesSize estimates the number of bytes of changes as text.

@@ -336,6 +336,22 @@ class Reading(unittest.IsolatedAsyncioTestCase):
             self.assertEqual([change.document for change in changes], [{"a": "ü€😀"}, None])
             self.assertIsNone(changes[1].json)
 
+    async def test_a_message_in_pieces_leaves_nothing_to_the_next(self) -> None:
+        texts = ["é" * 700_000, "b" * 40, "é" * 9, "", "d" * 300, "f" * 2_000_000, "g"]
+        sent = b"".join(batch(number, {"text": text}) for number, text in enumerate(texts, 1))
+        for size in (90, 99_991, len(sent)):
+            got: list[str] = []
+
+            async def handle(batch: Batch, got: list[str] = got) -> None:
+                got.append(batch.changes[0].document["text"])
+
+            wire = Wire(handle)
+            for at in range(0, len(sent), size):
+                wire.connection.feed(sent[at : at + size])
+            for number in range(1, len(texts) + 1):
+                self.assertEqual(await wire.answer(), {"type": "done", "id": number})
+            self.assertEqual(got, texts)
+
     async def test_the_text_of_a_document_is_as_it_was(self) -> None:
         text = '{ "a" : 1.50, "document":[{"x":"}],\\"{"}], "id":"\\u00fc" }'
         data = batch(1, "MARK", {"b": [[], {}]}, "MARK").replace(b'"MARK"', text.encode())

@@ -51,6 +51,7 @@ type Dispatcher struct {
 	// when the lease last covered more changes, and when keys were last looked at to set some aside
 	saved, madeRoom time.Time
 	requests        requests
+	noChanges       []feed.Change // of pages without a needed change: all empty, and never written
 
 	loop  sync.WaitGroup // obey
 	calls sync.WaitGroup // of the handler, of the dead letters, of the source for a key, and requests

@@ -72,6 +72,28 @@ func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
 	}
 }
 
+// A page that is handled as a whole is given up several times, which must cost no memory: pages go by all the time.
+func TestAHandledPageIsGivenUpWithoutACopy(t *testing.T) {
+	d, of := pageOf(instance.Options{MaxItems: 3}, 3)
+	page, before := d.engine.FirstOpen().Page, of.Changes
+	do, _ := d.engine.Next(time.Now())
+	if do.Kind != delivery.Call || len(do.Batch.Changes) != 3 {
+		t.Fatalf("got the effect %+v, want a batch of the page", do)
+	}
+	d.engine.Tell(delivery.Succeeded{Batch: do.Batch}, time.Now())
+	if n := testing.AllocsPerRun(10, func() { d.shedPage(page) }); n > 0 {
+		t.Errorf("%v allocations each time", n)
+	}
+	for i, c := range of.Changes {
+		if c.Body != nil || before[i].Body == nil {
+			t.Errorf("change %d: the page has %+v, and the batch may still have %+v", i, c, before[i])
+		}
+	}
+	if len(of.Changes) != len(before) {
+		t.Errorf("the page has %d changes, want %d", len(of.Changes), len(before))
+	}
+}
+
 func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 	_, of := pageOf(instance.Options{}, 2)
 	if at, known := positionAfter(instancetest.Counted{}, of.Next, 5); !known ||

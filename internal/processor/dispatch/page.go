@@ -43,15 +43,25 @@ func SizeOf(page feed.Page) (bytes int) {
 	return bytes
 }
 
-// shedPage gives the changes of a page that are still needed memory of their own, and gives up the rest.
+// shedPage gives the changes of a page that are still needed memory of their own, and gives up the rest. Usually none
+// is needed any more, because the batch was the rest of its page.
 func (d *Dispatcher) shedPage(p *delivery.Page) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := p.Of.(*readPage)
-	kept := make([]feed.Change, len(of.Changes))
+	var kept []feed.Change
 	p.Kept(func(i int) {
+		if kept == nil {
+			kept = make([]feed.Change, len(of.Changes))
+		}
 		kept[i] = of.Changes[i]
 		kept[i].Body, kept[i].Previous = bytes.Clone(kept[i].Body), bytes.Clone(kept[i].Previous)
 	})
+	if kept == nil {
+		if len(d.noChanges) < len(of.Changes) {
+			d.noChanges = make([]feed.Change, len(of.Changes))
+		}
+		kept = d.noChanges[:len(of.Changes)]
+	}
 	of.Changes = kept
 }

@@ -237,9 +237,9 @@ class Batch:
         return len(self.changes)
 
 
-def read_message(line: bytes) -> tuple[dict[str, Any], _Text]:
+def read_message(line: memoryview) -> tuple[dict[str, Any], _Text]:
     """A message of the processor, and its text."""
-    text = line.decode("utf-8", "replace")
+    text = str(line, "utf-8", "replace")
     try:
         return json.loads(text), _Text(text, True)
     except (ValueError, RecursionError):  # such as a number of 5,000 digits: the handler of this change shall see it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import inspect
+import io
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ from changefeed._version import VERSION
 Handler = Callable[[Batch], Awaitable[None] | None]
 
 HEARTBEAT = 5.0  # seconds
+_KEPT = 1 << 20  # bytes of a message, whose memory is used again
 _LONGEST = 24 * 3600  # seconds of a question; the processor refuses more
 
 Token = Callable[[str], Awaitable[tuple[str, float]]]  # a token of a scope, and when it expires
@@ -63,7 +65,7 @@ class Connection:
         self._batches = batches
         self._write = write
         self._loop = asyncio.get_running_loop()
-        self._parts: list[bytes] = []  # of a message that is not complete
+        self._begun = io.BytesIO()  # a message that is not complete, up to the position
         self._in_hand: dict[int, _InHand] = {}
         self._checkpoints: dict[int, list[asyncio.Future[str]]] = {}  # by batch, in the order of their answers
         self._threads: Threads | None = None
@@ -101,14 +103,24 @@ class Connection:
 
     def feed(self, data: bytes) -> None:
         """Takes bytes of the processor."""
-        parts = data.split(b"\n")
-        for part in parts[:-1]:
-            self._parts.append(part)
-            line = b"".join(self._parts)
-            self._parts.clear()
+        view, begin = memoryview(data), 0
+        while (end := data.find(b"\n", begin)) >= 0:
+            if self._begun.tell() == 0:
+                self._take(view[begin:end])
+            else:
+                self._begun.write(view[begin:end])
+                self._take_begun()
+            begin = end + 1
+        self._begun.write(view[begin:])
+
+    def _take_begun(self) -> None:
+        """Takes the message that has come in parts. Its memory stays for the next one: to get it anew costs more."""
+        begun = self._begun
+        with begun.getbuffer() as memory, memory[: begun.tell()] as line:
+            if len(memory) > _KEPT:
+                self._begun = io.BytesIO()
+            begun.seek(0)
             self._take(line)
-        if parts[-1]:
-            self._parts.append(parts[-1])
 
     def end(self, cause: Cause = "lost") -> None:
         """The pipe has ended: nobody waits for answers, so the handler has to give up what it has."""
@@ -129,7 +141,7 @@ class Connection:
         if self._threads is not None:
             self._threads.close()
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: memoryview) -> None:
         message, text = read_message(line)
         kind = message.get("type")
         if kind == "batch":
