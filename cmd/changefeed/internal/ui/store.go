@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/explorer"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/docstore"
@@ -15,17 +16,31 @@ import (
 
 // Store is what the dashboard of a server shows: the state of its store, and the units of its clients.
 type Store struct {
-	dir string // empty if the store is in memory
-	db  atomic.Pointer[docstore.DB]
+	dir      string // empty if the store is in memory
+	db       atomic.Pointer[docstore.DB]
+	explorer *explorer.Explorer
+	endpoint atomic.Pointer[string] // of the server, once it serves
 }
 
 // StoreOf returns the store in a directory, which is not open yet; an empty name is a store in memory.
-func StoreOf(dir string) *Store { return &Store{dir: dir} }
+func StoreOf(dir string) *Store { return &Store{dir: dir, explorer: explorer.New()} }
+
+// ServedAt tells the store the URL at which clients reach it.
+func (s *Store) ServedAt(endpoint string) { s.endpoint.Store(&endpoint) }
+
+// account is the URL at which clients reach the store; empty before.
+func (s *Store) account() string {
+	if at := s.endpoint.Load(); at != nil {
+		return *at
+	}
+	return ""
+}
 
 // Options are those of the store's dashboard.
 func (s *Store) Options() Options {
 	return Options{
 		Name: cmp.Or(s.dir, "store in memory"), Find: s.find, Checks: map[string]func() error{"store": s.check},
+		Explorer: s.explorer,
 	}
 }
 
@@ -36,7 +51,9 @@ func (s *Store) Show(db *docstore.DB, m *servermetrics.Metrics) (closing func(),
 		return nil, err
 	}
 	s.db.Store(db)
+	hide := s.explorer.Show(explorer.OfStore(db, s.dir, s.account))
 	return func() {
+		hide()
 		s.db.Store(nil)
 		_ = stop() // fails only if it was called before
 	}, nil
