@@ -35,10 +35,11 @@ export class Windowed {
     let before = this.above;
     for (let i = first; i < last; i++) {
       const item = this.items[i];
-      const row = this.row(item, this.rows.get(item.key));
+      const key = item.key ?? i; // what is not loaded has no key
+      const row = this.row(item, this.rows.get(key));
       row.setAttribute('aria-rowindex', i + 2);
       if (before.nextSibling !== row) before.after(row);
-      drawn.set(item.key, row);
+      drawn.set(key, row);
       before = row;
     }
     for (const [key, row] of this.rows) {
