@@ -79,14 +79,7 @@ func (e *Explorer) follow(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return errBusy
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
-		return nil
-	}
-	w.WriteHeader(http.StatusOK)
-	to := stream{w, http.NewResponseController(w)}
-	to.send(": %s\n\n", "the feed follows")
-	if to.flush() != nil {
 		return nil
 	}
 	// A browser that connects again says the time of the last change that it has: those of its second come again.
@@ -94,8 +87,17 @@ func (e *Explorer) follow(w http.ResponseWriter, r *http.Request) error {
 	if last, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && !mode.IsAll() {
 		at = feed.FromTime(time.Unix(last, 0))
 	}
-	to.copyFeed(r.Context(), t.Container().Source, at, feed.ReadOptions{Mode: mode.Value, Key: key, MaxItems: defaultRows})
-	return nil
+	source := t.Container().Source
+	parts, err := source.Partitions(r.Context())
+	if err != nil {
+		return err
+	}
+	o := feed.ReadOptions{Mode: mode.Value, Key: key, MaxItems: defaultRows}
+	to := &stream{w: w, at: http.NewResponseController(w)}
+	if key != "" {
+		parts = parts[:1] // of the key
+	}
+	return to.copyFeed(r.Context(), to.noticing(source, len(parts)), at, o)
 }
 
 // orElse is a text, or another one if it is empty.
@@ -108,35 +110,92 @@ func orElse(text, other string) string {
 
 // stream writes to a viewer.
 type stream struct {
-	w  http.ResponseWriter
-	at *http.ResponseController
+	w     http.ResponseWriter
+	at    *http.ResponseController
+	begun bool
 }
 
 // send writes an event, for which the viewer has some time. An error shows in flush.
-func (s stream) send(format string, args ...any) {
+func (s *stream) send(format string, args ...any) {
+	s.begin()
 	_ = s.at.SetWriteDeadline(time.Now().Add(writeTimeout)) // a test's recorder has none
 	_, _ = fmt.Fprintf(s.w, format, args...)
 }
 
 // flush sends what was written.
-func (s stream) flush() error { return s.at.Flush() }
+func (s *stream) flush() error { return s.at.Flush() }
+
+// begin tells the viewer that there is a feed. Before that, an error can still be the answer.
+func (s *stream) begin() {
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", "text/event-stream")
+		s.w.WriteHeader(http.StatusOK)
+	}
+}
+
+// beginning is a source that notices when each of its partitions was read. Then what is written from now on is in the
+// feed from now on, and the viewer may know that.
+type beginning struct {
+	feed.Source
+	to   *stream
+	read map[feed.Range]bool
+	want int
+}
+
+// noticing returns a source with the abilities that a pull uses.
+func (s *stream) noticing(source feed.Source, partitions int) feed.Source {
+	b := &beginning{source, s, map[feed.Range]bool{}, partitions}
+	if locator, ok := source.(feed.Locator); ok {
+		return struct {
+			*beginning
+			feed.Locator
+		}{b, locator}
+	}
+	return b
+}
+
+// Read implements [feed.Source].
+func (b *beginning) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+	page, err := b.Source.Read(ctx, r, from, o)
+	if err != nil || b.to.begun {
+		return page, err
+	}
+	if b.read[r] = true; len(b.read) >= b.want {
+		b.to.send(": %s\n\n", "the feed follows")
+		_ = b.to.flush() // an error shows again
+	}
+	return page, nil
+}
+
+// Wait implements [feed.Waiter].
+func (b *beginning) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
+	if waiter, ok := b.Source.(feed.Waiter); ok {
+		return waiter.Wait(ctx, r, from)
+	}
+	return errors.ErrUnsupported
+}
 
 // copyFeed sends the changes of a feed until ctx ends, or the viewer takes no more.
-func (s stream) copyFeed(ctx context.Context, source feed.Source, from feed.Start, o feed.ReadOptions) {
+func (s *stream) copyFeed(ctx context.Context, source feed.Source, from feed.Start, o feed.ReadOptions) error {
 	pages := changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: from},
 		changefeed.PullOptions{ReadOptions: o, Follow: true, Poll: time.Second})
 	for page, err := range pages {
+		if err != nil && !s.begun {
+			return err
+		}
 		if err != nil {
 			s.send("event: problem\ndata: %s\n", jsonOf(failure{Error: err.Error()}))
 			_ = s.flush()
-			return
+			return nil
 		}
 		for i := range page.Changes {
 			c := &page.Changes[i]
 			s.send("id: %d\nevent: change\ndata: %s\n", c.Time.Unix(), jsonOf(changeOf(c)))
 		}
 		if s.flush() != nil {
-			return
+			return nil
 		}
 	}
+	return nil
 }

@@ -230,7 +230,7 @@ func checkObject(text []byte) error {
 
 // elementsOf reads the documents of an array. After what is no JSON there is no next document.
 func elementsOf(in *bufio.Reader) func() (numbered, error) {
-	bounded := &boundedReader{in: in}
+	bounded := &boundedReader{in, maxDocument}
 	d := json.NewDecoder(bounded)
 	index := 0
 	return func() (n numbered, err error) {
