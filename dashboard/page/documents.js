@@ -1,15 +1,18 @@
+import { State } from './api.js';
 import { copyAs } from './copy.js';
-import { Editor } from './editor.js';
 import { make } from './dom.js';
+import { Editor } from './editor.js';
 import { Results, rowPanel } from './rows.js';
 
 // The documents of a container, all of them or those of a query.
 
 // Panels shows one row or document at a time below the results.
 class Panels {
-  constructor(context, state) {
-    Object.assign(this, { context, state });
-    this.element = make('div', {});
+  constructor(context) {
+    this.context = context;
+    this.state = new State();
+    this.place = make('div', {});
+    this.element = make('div', {}, this.state.element, this.place);
   }
 
   // show replaces what is shown, unless that has changes that are not saved.
@@ -21,13 +24,14 @@ class Panels {
     }
     this.editor = panel instanceof Editor ? panel : null;
     this.back = back;
-    this.element.replaceChildren(panel.element);
+    this.state.clear();
+    this.place.replaceChildren(panel.element);
     panel.focus();
   }
 
   close(text) {
     this.editor = null;
-    this.element.replaceChildren();
+    this.place.replaceChildren();
     if (text) this.state.say(text, 'good');
     this.back?.();
   }
@@ -55,7 +59,7 @@ export function documentsView(context) {
   const { where, signal, canWrite, paths } = context;
   const key = make('input', { type: 'text', size: 24, placeholder: 'all' });
   const results = new Results('Documents', where, signal, (item) => openRow(panels, results, item));
-  const panels = new Panels(context, results.state);
+  const panels = new Panels(context);
   const question = () => ({ sql: 'SELECT * FROM c', key: key.value.trim() });
   const copy = copyAs(where, signal, () => ({ view: 'query', ...question() }));
   const show = (e) => {
@@ -88,7 +92,7 @@ export function queryView(context) {
   const parameters = make('textarea', { rows: 2, spellcheck: 'false', placeholder: 'city=Oslo' });
   const key = make('input', { type: 'text', size: 24, placeholder: 'all' });
   const results = new Results('Rows', where, signal, (item) => openRow(panels, results, item));
-  const panels = new Panels(context, results.state);
+  const panels = new Panels(context);
   const question = () => ({ sql: sql.value, key: key.value.trim(),
     param: parameters.value.split('\n').map((p) => p.trim()).filter(Boolean) });
   const copy = copyAs(where, signal, () => ({ view: 'query', ...question() }));
