@@ -20,7 +20,7 @@ import (
 
 // The limits of an import.
 const (
-	importWriters = 16
+	importWriters = 128 // each waits for an acknowledgement, and a store commits waiting writes together
 	mostRefused   = 100 // that are named
 	readTimeout   = 30 * time.Second
 )
