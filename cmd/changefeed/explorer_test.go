@@ -127,7 +127,8 @@ func TestCopiedTextsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []string{string(odd), `{"id":"5","city":5,"n":2}`} {
-		if status, text := s.send(t, http.MethodPost, "item", body, url.Values{"container": {"shop/orders"}}); status != 201 {
+		if status, text := s.send(t, http.MethodPost, "item", body,
+			url.Values{"container": {"shop/orders"}}); status != 201 {
 			t.Fatalf("%d: %s", status, text)
 		}
 	}
@@ -150,7 +151,8 @@ func TestCopiedTextsRun(t *testing.T) {
 // A feed that is pasted follows the same feed.
 func TestCopiedFeedsRun(t *testing.T) {
 	s := serveStore(t, "--ui-write")
-	if status, text := s.send(t, http.MethodPost, "item", `{"id":"1","city":"c"}`, url.Values{"container": {"shop/orders"}}); status != 201 {
+	if status, text := s.send(t, http.MethodPost, "item", `{"id":"1","city":"c"}`,
+		url.Values{"container": {"shop/orders"}}); status != 201 {
 		t.Fatalf("%d: %s", status, text)
 	}
 	for name, q := range map[string]url.Values{
@@ -198,7 +200,8 @@ func TestCopiedFeedsRun(t *testing.T) {
 // put replaces a document, or creates it.
 func (s served) put(t *testing.T, body string) {
 	t.Helper()
-	if status, text := s.send(t, http.MethodPost, "import", body, url.Values{"container": {"shop/orders"}}); status != 200 {
+	if status, text := s.send(t, http.MethodPost, "import", body,
+		url.Values{"container": {"shop/orders"}}); status != 200 {
 		t.Fatalf("%d: %s", status, text)
 	}
 }
@@ -233,7 +236,8 @@ func TestCopiedProgramsAreRead(t *testing.T) {
 			}
 			shell(t, fmt.Sprintf("%s %s %s", tool.program, tool.argument, file))
 		}
-		if strings.Count(all["C#"], "(") != strings.Count(all["C#"], ")") || !strings.Contains(all["C#"], `GetContainer("shop", "orders")`) {
+		if strings.Count(all["C#"], "(") != strings.Count(all["C#"], ")") || !strings.Contains(all["C#"],
+			`GetContainer("shop", "orders")`) {
 			t.Errorf("%s in C#: %s", name, all["C#"])
 		}
 	}
@@ -244,14 +248,25 @@ func TestTheExplorerOnlyReadsUnlessItMayWrite(t *testing.T) {
 	s := serveStore(t)
 	q := url.Values{"container": {"shop/orders"}, "confirm": {"shop/orders"}, "id": {"1"}, "key": {"c"}}
 	for _, r := range []struct{ method, what string }{
-		{"POST", "item"}, {"PUT", "item"}, {"DELETE", "item"}, {"POST", "import"}, {"POST", "split"}, {"POST", "merge"},
-		{"POST", "containers"}, {"DELETE", "containers"},
+		{"POST", "item"},
+		{"PUT", "item"},
+		{"DELETE", "item"},
+		{"POST", "import"},
+		{"POST", "split"},
+		{
+			"POST",
+			"merge",
+		},
+		{"POST", "containers"},
+		{"DELETE", "containers"},
 	} {
-		if status, text := s.send(t, r.method, r.what, `{"id":"1","city":"c"}`, q); status != http.StatusMethodNotAllowed {
+		if status, text := s.send(t, r.method, r.what, `{"id":"1","city":"c"}`,
+			q); status != http.StatusMethodNotAllowed {
 			t.Errorf("%s %s: %d %s", r.method, r.what, status, text)
 		}
 	}
-	if status, text := s.send(t, http.MethodGet, "containers", "", nil); status != 200 || !strings.Contains(text, `"documents":0`) {
+	if status, text := s.send(t, http.MethodGet, "containers", "", nil); status != 200 || !strings.Contains(text,
+		`"documents":0`) {
 		t.Errorf("%d: %s", status, text)
 	}
 }
@@ -262,7 +277,10 @@ func TestAnInstanceShowsWhatItReads(t *testing.T) {
 	s.put(t, `{"id":"1","city":"c"}`)
 	dir := t.TempDir()
 	command(t, "create", "--db", dir, "--container", "orders", "--pk", "/id")
-	for source, want := range map[string]string{s.orders: "shop/orders", "docstore:" + dir + "#orders": "default/orders"} {
+	for source, want := range map[string]string{
+		s.orders:                      "shop/orders",
+		"docstore:" + dir + "#orders": "default/orders",
+	} {
 		ctx, stop := context.WithCancel(t.Context())
 		errs, ended := begin(ctx, io.Discard, "run", "--source", source, "--name", "mailer", "--create-leases",
 			"--ui", "127.0.0.1:0", "--", "cat")
@@ -276,7 +294,9 @@ func TestAnInstanceShowsWhatItReads(t *testing.T) {
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
-		asked(t, at+"store/container?container="+url.QueryEscape(want), func(code int, c struct{ Name string }) bool {
+		asked(t, at+"store/container?container="+url.QueryEscape(want), func(code int,
+			c struct{ Name string },
+		) bool {
 			return code == http.StatusOK && c.Name == want
 		})
 		stop()

@@ -39,7 +39,8 @@ const ordersView = "#container=shop%2Forders&view="
 // press presses the button with a text.
 func press(t *testing.T, tab context.Context, text string) {
 	t.Helper()
-	do(t, tab, chromedp.Click(fmt.Sprintf(`//button[normalize-space()=%q and not(@disabled)]`, text), chromedp.BySearch))
+	do(t, tab, chromedp.Click(fmt.Sprintf(`//button[normalize-space()=%q and not(@disabled)]`, text),
+		chromedp.BySearch))
 }
 
 // edit replaces the text of a field.
@@ -217,7 +218,8 @@ func give(t *testing.T, tab context.Context, text string) {
 func TestAFileIsImported(t *testing.T) {
 	w := editable(t, 2)
 	tab := w.store(ordersView+"import", 1280)
-	give(t, tab, `{"id":"1","city":"Rome"}`+"\n<img src=x onerror=\"window.hacked=1\">\n"+`{"id":"2","city":"Oslo"}`)
+	give(t, tab,
+		`{"id":"1","city":"Rome"}`+"\n<img src=x onerror=\"window.hacked=1\">\n"+`{"id":"2","city":"Oslo"}`)
 	shows(t, tab, ".state", "are replaced")
 	do(t, tab, chromedp.KeyEvent(kb.Enter)) // the focus is on the button
 	shows(t, tab, ".state", "Written: 2 documents")
@@ -227,7 +229,8 @@ func TestAFileIsImported(t *testing.T) {
 	do(t, tab, chromedp.Evaluate(`(() => {
 		const data = new DataTransfer();
 		data.items.add(new File(['[{"id":"3","city":"Bonn"}]'], 'dropped.json'));
-		document.querySelector('.drop').dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+		document.querySelector('.drop').dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true,
+			cancelable: true }));
 	})()`, nil))
 	shows(t, tab, ".state", "dropped.json has 26 bytes")
 	press(t, tab, "Import")
@@ -238,11 +241,13 @@ func TestAFileIsImported(t *testing.T) {
 func TestAContainerIsMadeAndDeleted(t *testing.T) {
 	w := editable(t, 1)
 	tab := w.store("", 1280)
-	do(t, tab, chromedp.Click("details summary"), chromedp.SendKeys(`input[placeholder="database/container"]`, "shop/new"))
+	do(t, tab, chromedp.Click("details summary"), chromedp.SendKeys(`input[placeholder="database/container"]`,
+		"shop/new"))
 	press(t, tab, "Create")
 	shows(t, tab, "h2", "shop/new")
 	shows(t, tab, ".facts", "No rows.")
-	do(t, tab, chromedp.Click(`//nav/a[text()="Delete"]`, chromedp.BySearch), chromedp.SendKeys("form input", "shop/ne"))
+	do(t, tab, chromedp.Click(`//nav/a[text()="Delete"]`, chromedp.BySearch), chromedp.SendKeys("form input",
+		"shop/ne"))
 	if !evaluate[bool](t, tab, "document.querySelector('form button').disabled") {
 		t.Error("a part of the name is enough")
 	}
@@ -305,11 +310,13 @@ func TestDocumentsNeverRun(t *testing.T) {
 			do(t, tab, chromedp.Evaluate("document.querySelector('table.windowed button').click()", nil))
 			has(t, tab, documentText, "city")
 		}
-		do(t, tab, chromedp.Evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })", nil))
+		do(t, tab, chromedp.Evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })",
+			nil))
 		if got := evaluate[string](t, tab, "typeof window.hacked"); got != "undefined" {
 			t.Errorf("%s: a document has run a script", view)
 		}
-		if n := evaluate[int](t, tab, "document.querySelectorAll('img, svg, main script, main h1, pre h1, bdi *').length"); n != 0 {
+		if n := evaluate[int](t, tab,
+			"document.querySelectorAll('img, svg, main script, main h1, pre h1, bdi *').length"); n != 0 {
 			t.Errorf("%s: %d elements come from documents", view, n)
 		}
 	}
@@ -343,7 +350,8 @@ func TestManyDocumentsAreAWindow(t *testing.T) {
 	}
 	do(t, tab, chromedp.Evaluate("document.querySelector('.scroll').scrollTop = 0", nil))
 	shows(t, tab, "table", `"n":0}`) // its page was dropped, and is read again
-	if got := evaluate[string](t, tab, "document.querySelector('table.windowed').getAttribute('aria-rowcount')"); got != "6001" {
+	if got := evaluate[string](t, tab,
+		"document.querySelector('table.windowed').getAttribute('aria-rowcount')"); got != "6001" {
 		t.Errorf("the table has %s rows", got)
 	}
 }
@@ -375,7 +383,8 @@ func TestTheExplorerIsForEverybody(t *testing.T) {
 						Nodes []struct{ HTML, FailureSummary string }
 					}
 					do(t, tab, chromedp.Evaluate(rules, nil),
-						chromedp.Evaluate("axe.run().then((r) => r.violations)", &found, chromedp.EvalAsValue, awaitPromise))
+						chromedp.Evaluate("axe.run().then((r) => r.violations)", &found, chromedp.EvalAsValue,
+							awaitPromise))
 					for _, v := range found {
 						t.Errorf("%s: %s: %s: %+v", view, v.ID, v.Help, v.Nodes)
 					}

@@ -6,8 +6,8 @@ import { clock, count, range, things } from './words.js';
 
 // The partitions of a container in its key space, to split and to merge them, and the units whose leases follow.
 
-const columns = [{ title: 'Partition' }, { title: 'Range' }, { title: 'Of the key space', kind: 'number' },
-  { title: 'From', kind: 'wide' }, { title: 'Change' }];
+const columns = [{ title: 'Partition' }, { title: 'Change' }, { title: 'Range' }, { title: 'Of the key space', kind: 'number' },
+  { title: 'From', kind: 'wide' }];
 
 export function partitionsView({ where, signal, canWrite, container }) {
   const state = new State();
@@ -55,9 +55,9 @@ export function partitionsView({ where, signal, canWrite, container }) {
             (ids) => `Partitions ${p.id} and ${p.next.id} are merged into ${ids}.`) }, 'Merge with the next'));
       }
     }
-    const row = make('tr', {}, make('td', {}, isolated(p.id)), make('td', { title: p.range }, isolated(range(p.range))),
+    const row = make('tr', {}, make('td', {}, isolated(p.id)), make('td', {}, buttons), make('td', { title: p.range }, isolated(range(p.range))),
       make('td', { class: 'number' }, `${count(100 * (p.to - p.from))} %`),
-      make('td', { class: 'wide' }, p.parents.length === 0 ? '' : isolated(p.parents.join(', '))), make('td', {}, buttons));
+      make('td', { class: 'wide' }, p.parents.length === 0 ? '' : isolated(p.parents.join(', '))));
     row.item = p;
     return row;
   };

@@ -251,7 +251,8 @@ var edges = map[string][]string{
 	},
 	"cmd/changefeed/internal/demo": {
 		".", "docstore", "feed", "internal/proof/fleet", "internal/pause",
-		"cmd/changefeed/internal/explorer", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/explorer", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/ui",
+		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/broker": {
 		"cmd/changefeed/internal/usage", "outbox", brokers, "outbox/webhookpub", thirdParty,

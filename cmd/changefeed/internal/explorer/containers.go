@@ -162,7 +162,8 @@ func (e *Explorer) createContainer(w http.ResponseWriter, r *http.Request) error
 	case wanted.Partitions < 0 || wanted.Partitions > most:
 		return usage.Error{Err: fmt.Errorf("partitions is %d: want 1 to %d", wanted.Partitions, most)}
 	case wanted.Retention < 0 || retention%time.Minute != 0:
-		return usage.Error{Err: fmt.Errorf("retention_seconds is %v: want whole minutes, such as 600", wanted.Retention)}
+		return usage.Error{Err: fmt.Errorf("retention_seconds is %v: want whole minutes, such as 600",
+			wanted.Retention)}
 	}
 	given := map[string]bool{
 		"pk": true, "ranges": wanted.Partitions > 0, "ttl": wanted.TTL != nil, "retention": retention > 0,

@@ -41,7 +41,10 @@ func (e *Explorer) copyAs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v := view{kind: r.FormValue("view"), at: at, cli: p.command(at), host: "http://" + r.Host, in: r.FormValue("in")}
+	v := view{
+		kind: r.FormValue("view"), at: at, cli: p.command(at), host: "http://" + r.Host,
+		in: r.FormValue("in"),
+	}
 	switch v.kind {
 	case "query":
 		v.query, _, err = queryOf(r)
@@ -71,7 +74,8 @@ func (e *Explorer) copyAs(w http.ResponseWriter, r *http.Request) error {
 func (p *shown) command(at place.Address) string {
 	if p.Account != nil {
 		if endpoint := p.Account(); endpoint != "" {
-			return strings.TrimRight(endpoint, "/") + "/" + url.PathEscape(at.Database) + "/" + url.PathEscape(at.Container)
+			return strings.TrimRight(endpoint,
+				"/") + "/" + url.PathEscape(at.Database) + "/" + url.PathEscape(at.Container)
 		}
 	}
 	return at.String()

@@ -258,7 +258,8 @@ func (e *Explorer) write(w http.ResponseWriter, r *http.Request, t *items.Target
 		return withCurrent(r, t, d, err)
 	}
 	stored := document{
-		Text: string(items.WithoutSystem(body)), ID: d.ID, Key: string(d.Key), ETag: written.ETag, Charge: written.Charge,
+		Text: string(items.WithoutSystem(body)), ID: d.ID, Key: string(d.Key), ETag: written.ETag,
+		Charge: written.Charge,
 	}
 	status := http.StatusOK
 	if how.Create {

@@ -53,8 +53,10 @@ func TestAListComesInPages(t *testing.T) {
 	q := of("sql", "SELECT * FROM c", "plan", "1")
 	w.get("query", q, &p)
 	if len(p.Rows) != defaultRows || p.Next == "" || p.Charge == nil || *p.Charge <= 0 || p.Seconds <= 0 ||
-		p.Plan == nil || *p.Plan == "" || p.Rows[0].ID == "" || p.Rows[0].Key == "" || p.Rows[0].ETag == "" || p.Rows[0].At == "" {
-		t.Errorf("%d rows, next %q, charge %v, seconds %v, plan %v", len(p.Rows), p.Next, p.Charge, p.Seconds, p.Plan)
+		p.Plan == nil || *p.Plan == "" || p.Rows[0].ID == "" || p.Rows[0].Key == "" || p.Rows[0].ETag == "" ||
+		p.Rows[0].At == "" {
+		t.Errorf("%d rows, next %q, charge %v, seconds %v, plan %v", len(p.Rows), p.Next, p.Charge, p.Seconds,
+			p.Plan)
 	}
 	seen := map[string]bool{}
 	for _, text := range w.rows(of("sql", "SELECT * FROM c", "max", "60")) {
@@ -88,7 +90,8 @@ func TestLongRowsAreCutInLists(t *testing.T) {
 		}
 		var p page
 		w.get("query", q, &p)
-		if r := p.Rows[0]; !r.Cut || len(r.Text) > most || len(r.Text) < most-1 || !strings.HasPrefix(long, r.Text) ||
+		if r := p.Rows[0]; !r.Cut || len(r.Text) > most || len(r.Text) < most-1 || !strings.HasPrefix(long,
+			r.Text) ||
 			r.Bytes < len(long) {
 			t.Errorf("cut %q: %d of %d bytes", cut, len(r.Text), r.Bytes)
 		}
@@ -111,17 +114,21 @@ func TestAConflictShowsBothVersions(t *testing.T) {
 		t.Errorf("the charge is %v", second.Charge)
 	}
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {
-		f := w.refuses(http.StatusPreconditionFailed, "", method, "item", q, `{"id":"1","city":"c","n":3}`, first.ETag)
+		f := w.refuses(http.StatusPreconditionFailed, "", method, "item", q, `{"id":"1","city":"c","n":3}`,
+			first.ETag)
 		if f.Current != `{"id":"1","city":"c","n":2}` || f.ETag != second.ETag {
 			t.Errorf("%s: %+v", method, f)
 		}
 	}
-	f := w.refuses(http.StatusConflict, "exists already", http.MethodPost, "item", of(), `{"id":"1","city":"c"}`, "")
+	f := w.refuses(http.StatusConflict, "exists already", http.MethodPost, "item", of(), `{"id":"1","city":"c"}`,
+		"")
 	if f.Current != `{"id":"1","city":"c","n":2}` {
 		t.Errorf("%+v", f)
 	}
-	w.refuses(http.StatusBadRequest, `the body is document "2"`, http.MethodPut, "item", q, `{"id":"2","city":"c"}`, second.ETag)
-	w.refuses(http.StatusBadRequest, `of key ["d"]`, http.MethodPut, "item", q, `{"id":"1","city":"d"}`, second.ETag)
+	w.refuses(http.StatusBadRequest, `the body is document "2"`, http.MethodPut, "item", q,
+		`{"id":"2","city":"c"}`, second.ETag)
+	w.refuses(http.StatusBadRequest, `of key ["d"]`, http.MethodPut, "item", q, `{"id":"1","city":"d"}`,
+		second.ETag)
 	w.ask(http.StatusOK, http.MethodDelete, "item", q, "", second.ETag, &third)
 	w.refuses(http.StatusNotFound, "", http.MethodGet, "item", q, "", "")
 	f = w.refuses(http.StatusNotFound, "", http.MethodPut, "item", q, `{"id":"1","city":"c"}`, second.ETag)
@@ -192,8 +199,12 @@ func TestReadsAreGET(t *testing.T) {
 	w := newWorld(t)
 	w.put(many(1)...)
 	before := w.orders.Head()
-	for _, what := range []string{"containers", "container", "query", "item", "copy", "feed", "import", "split", "merge"} {
-		q := of("sql", "SELECT * FROM c", "id", "0", "key", "c0", "view", "query", "from", "now", "mode", "nonsense")
+	for _, what := range []string{
+		"containers", "container", "query", "item", "copy", "feed", "import", "split",
+		"merge",
+	} {
+		q := of("sql", "SELECT * FROM c", "id", "0", "key", "c0", "view", "query", "from", "now", "mode",
+			"nonsense")
 		response := w.send(t.Context(), http.MethodGet, what, q, "", "")
 		_ = response.Body.Close()
 	}
@@ -239,7 +250,10 @@ func TestAnImportOfAnArray(t *testing.T) {
 		{`[{"id":"3","city":"c"},7,{"id":"4","city":"c"}]`, 2, 1, ""},
 		{`[{"id":"5","city":"c"},{"id":nope}]`, 1, 0, "document 2: invalid character"},
 		{`[{"id":"6","city":"c"}`, 1, 0, "want ]"},
-		{`[{"id":"7","city":"c"},{"id":"8","city":"` + strings.Repeat("x", 2*maxDocument) + `"}]`, 1, 0, "more than 4 MB"},
+		{
+			`[{"id":"7","city":"c"},{"id":"8","city":"` + strings.Repeat("x", 2*maxDocument) + `"}]`, 1, 0,
+			"more than 4 MB",
+		},
 		{`[]`, 0, 0, ""},
 		{``, 0, 0, ""},
 	} {

@@ -35,7 +35,8 @@ func TestContainersAreDescribed(t *testing.T) {
 	}
 	var one described
 	w.get("container", of(), &one)
-	if !one.Cuts || one.Unit != "shop/orders" || len(one.Partitions) != 2 || math.Abs(one.Partitions[0].To-0.5) > 1e-6 ||
+	if !one.Cuts || one.Unit != "shop/orders" || len(one.Partitions) != 2 ||
+		math.Abs(one.Partitions[0].To-0.5) > 1e-6 ||
 		one.Partitions[1].From != one.Partitions[0].To || one.Partitions[1].To != 1 || *one.Documents != 7 {
 		t.Errorf("%+v", one)
 	}
@@ -56,7 +57,8 @@ func TestNothingIsShownBeforeAndAfterAStoreIsOpen(t *testing.T) {
 	hide()
 	w.get("containers", url.Values{"in": {"store data"}}, &all)
 	again()
-	w.refuses(http.StatusNotFound, "no store or account open", http.MethodGet, "query", of("sql", "SELECT 1"), "", "")
+	w.refuses(http.StatusNotFound, "no store or account open", http.MethodGet, "query", of("sql", "SELECT 1"), "",
+		"")
 }
 
 // What is wrong is named, with its value and with what would be right, in the words of the request.
@@ -99,9 +101,14 @@ func TestMistakesAreNamed(t *testing.T) {
 		{400, "the body is no JSON of this request", post, "split", `{"what":1}`, of()},
 		{400, "want two partitions", post, "merge", `{"ids":["1"]}`, of()},
 		{400, "partition_key is empty", post, "containers", `{}`, of("container", "shop/new")},
-		{400, "partitions is -1: want", post, "containers", `{"partition_key":["/a"],"partitions":-1}`, of("container", "a/b")},
-		{400, "retention_seconds is 61", post, "containers", `{"partition_key":["/a"],"retention_seconds":61}`,
-			of("container", "shop/new")},
+		{
+			400, "partitions is -1: want", post, "containers", `{"partition_key":["/a"],"partitions":-1}`,
+			of("container", "a/b"),
+		},
+		{
+			400, "retention_seconds is 61", post, "containers", `{"partition_key":["/a"],"retention_seconds":61}`,
+			of("container", "shop/new"),
+		},
 		{409, "there is such a container already", post, "containers", `{"partition_key":["/a"]}`, of()},
 		{400, `confirm is "shop": want "shop/orders"`, http.MethodDelete, "containers", "", of("confirm", "shop")},
 		{400, `view is "": want query, item or feed`, get, "copy", "", of()},
@@ -140,7 +147,8 @@ func TestContainersComeAndGo(t *testing.T) {
 func TestPartitionsAreSplitAndMerged(t *testing.T) {
 	w := newWorld(t)
 	var made struct{ Made []partition }
-	w.ask(http.StatusOK, http.MethodPost, "split", of(), `{"id":"0","at":"1000000000000000000000000000000a"}`, "", &made)
+	w.ask(http.StatusOK, http.MethodPost, "split", of(), `{"id":"0","at":"1000000000000000000000000000000a"}`, "",
+		&made)
 	if len(made.Made) != 2 || made.Made[0].To != 0.25 || !slices.Contains(made.Made[1].Parents, "0") {
 		t.Fatalf("%+v", made)
 	}
@@ -182,7 +190,10 @@ func TestAThrottledAccountIsToldAtOnce(t *testing.T) {
 	}
 	e := New()
 	e.Show(Place{Name: account.URL, Opener: place.NewOpener(settings), Whole: at})
-	for _, what := range []string{"/containers", "/container?container=shop/orders", "/query?sql=SELECT+1&container=shop/orders"} {
+	for _, what := range []string{
+		"/containers", "/container?container=shop/orders",
+		"/query?sql=SELECT+1&container=shop/orders",
+	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // less than a command waits
 		defer cancel()
 		got := httptest.NewRecorder()

@@ -34,8 +34,9 @@ const maxFed = 64 << 10
 // changeOf is a change as it is shown.
 func changeOf(c *feed.Change) change {
 	shown := change{
-		LSN: strconv.FormatInt(c.LSN, 10), Time: c.Time.UTC().Format(time.RFC3339), Op: c.Op.String(), Expired: c.Expired,
-		ID: c.ID, Key: string(c.PartitionKey),
+		LSN: strconv.FormatInt(c.LSN, 10), Time: c.Time.UTC().Format(time.RFC3339), Op: c.Op.String(),
+		Expired: c.Expired,
+		ID:      c.ID, Key: string(c.PartitionKey),
 	}
 	var isCut, wasCut bool
 	shown.Document, isCut = cutText(items.WithoutSystem(c.Body), maxFed)
@@ -156,7 +157,9 @@ func (s *stream) noticing(source feed.Source, partitions int) feed.Source {
 }
 
 // Read implements [feed.Source].
-func (b *beginning) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+func (b *beginning) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page,
+	error,
+) {
 	page, err := b.Source.Read(ctx, r, from, o)
 	if err != nil || b.to.begun {
 		return page, err

@@ -60,7 +60,8 @@ func TestTheFeedOfLatestVersions(t *testing.T) {
 	w.put(`{"id":"1","city":"c","n":12345678901234567890}`)
 	begun := w.events(of("from", "beginning"), "")
 	if kind, c, _ := begun(); kind != "change" || c.ID != "1" || c.Key != `["c"]` || c.Op != "upsert" ||
-		c.Document != `{"id":"1","city":"c","n":12345678901234567890}` || c.Previous != "" || c.LSN == "" || c.Time == "" {
+		c.Document != `{"id":"1","city":"c","n":12345678901234567890}` || c.Previous != "" || c.LSN == "" ||
+		c.Time == "" {
 		t.Errorf("%s: %+v", kind, c)
 	}
 	var made struct{ Made []partition }
@@ -164,7 +165,8 @@ func TestAViewerWhoTakesNothingIsDropped(t *testing.T) {
 func TestLongDocumentsAreCutInAFeed(t *testing.T) {
 	w := newWorld(t)
 	w.put(`{"id":"1","city":"c","text":"` + strings.Repeat("é", maxFed) + `"}`)
-	if _, c, _ := w.events(of("from", "beginning"), "")(); !c.Cut || len(c.Document) > maxFed || len(c.Document) < maxFed-1 {
+	if _, c, _ := w.events(of("from", "beginning"), "")(); !c.Cut || len(c.Document) > maxFed ||
+		len(c.Document) < maxFed-1 {
 		t.Errorf("cut %t, %d bytes", c.Cut, len(c.Document))
 	}
 }

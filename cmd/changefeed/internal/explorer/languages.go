@@ -60,8 +60,9 @@ if err != nil {
 	}
 	b.WriteString("\n")
 	if v.kind == "item" {
-		fmt.Fprintf(&b, "got, err := container.ReadItem(ctx, partition, %s, nil)\nif err != nil {\n\treturn err\n}\n"+
-			"fmt.Println(string(got.Value))\n", quoted(v.id))
+		fmt.Fprintf(&b,
+			"got, err := container.ReadItem(ctx, partition, %s, nil)\nif err != nil {\n\treturn err\n}\n"+
+				"fmt.Println(string(got.Value))\n", quoted(v.id))
 		return b.String()
 	}
 	b.WriteString("options := &azcosmos.QueryOptions{QueryParameters: []azcosmos.QueryParameter{\n")
@@ -125,23 +126,11 @@ using var client = new CosmosClient(
     Environment.GetEnvironmentVariable("COSMOS_ENDPOINT"), Environment.GetEnvironmentVariable("COSMOS_KEY"));
 `)
 	fmt.Fprintf(&b, "var container = client.GetContainer(%s, %s);\n", quoted(v.at.Database), quoted(v.at.Container))
-	partition := "new PartitionKeyBuilder()"
-	for _, part := range v.parts() {
-		switch {
-		case isText(part):
-			partition += ".Add(" + textOf(part) + ")"
-		case string(part) == "null":
-			partition += ".AddNullValue()"
-		case string(part) == "{}":
-			partition += ".AddNoneType()"
-		default:
-			partition += ".Add(" + string(part) + ")"
-		}
-	}
-	partition += ".Build()"
+	partition := v.csharpKey()
 	switch v.kind {
 	case "item":
-		fmt.Fprintf(&b, "JObject item = await container.ReadItemAsync<JObject>(%s, %s);\nConsole.WriteLine(item);\n",
+		fmt.Fprintf(&b,
+			"JObject item = await container.ReadItemAsync<JObject>(%s, %s);\nConsole.WriteLine(item);\n",
 			quoted(v.id), partition)
 		return b.String()
 	case "feed":
@@ -176,12 +165,31 @@ while (feed.HasMoreResults)
 	return b.String()
 }
 
+// csharpKey is the partition key in C#.
+func (v view) csharpKey() string {
+	partition := "new PartitionKeyBuilder()"
+	for _, part := range v.parts() {
+		switch {
+		case isText(part):
+			partition += ".Add(" + textOf(part) + ")"
+		case string(part) == "null":
+			partition += ".AddNullValue()"
+		case string(part) == "{}":
+			partition += ".AddNoneType()"
+		default:
+			partition += ".Add(" + string(part) + ")"
+		}
+	}
+	return partition + ".Build()"
+}
+
 // javascript is a program in JavaScript.
 func (v view) javascript() string {
 	var b strings.Builder
 	b.WriteString("// npm install @azure/cosmos\nimport { ChangeFeedMode, ChangeFeedStartFrom, CosmosClient } from '@azure/cosmos';\n\n" +
 		"const client = new CosmosClient({ endpoint: process.env.COSMOS_ENDPOINT, key: process.env.COSMOS_KEY });\n")
-	fmt.Fprintf(&b, "const container = client.database(%s).container(%s);\n", quoted(v.at.Database), quoted(v.at.Container))
+	fmt.Fprintf(&b, "const container = client.database(%s).container(%s);\n", quoted(v.at.Database),
+		quoted(v.at.Container))
 	var parts []string
 	for _, part := range v.parts() {
 		parts = append(parts, valueIn(part, "JSON.parse"))
@@ -189,7 +197,8 @@ func (v view) javascript() string {
 	partition := "[" + strings.Join(parts, ", ") + "]"
 	switch v.kind {
 	case "item":
-		fmt.Fprintf(&b, "const { resource } = await container.item(%s, %s).read();\nconsole.log(resource);\n", quoted(v.id),
+		fmt.Fprintf(&b, "const { resource } = await container.item(%s, %s).read();\nconsole.log(resource);\n",
+			quoted(v.id),
 			partition)
 		return b.String()
 	case "feed":
@@ -218,8 +227,9 @@ for await (const page of feed.getAsyncIterator()) {
 	if v.query.Key != "" {
 		options = ", { partitionKey: " + partition + " }"
 	}
-	fmt.Fprintf(&b, "] };\nfor await (const { resources } of container.items.query(query%s).getAsyncIterator()) {\n"+
-		"  for (const row of resources) console.log(row);\n}\n", options)
+	fmt.Fprintf(&b,
+		"] };\nfor await (const { resources } of container.items.query(query%s).getAsyncIterator()) {\n"+
+			"  for (const row of resources) console.log(row);\n}\n", options)
 	return b.String()
 }
 
