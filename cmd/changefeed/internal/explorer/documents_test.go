@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -235,6 +236,21 @@ func TestAnImportNamesWhatItRefuses(t *testing.T) {
 	}
 	if rows := w.rows(of("sql", "SELECT c.n FROM c WHERE c.id = '1'")); len(rows) != 1 || rows[0] != `{"n":2}` {
 		t.Errorf("of two versions in one file the last counts: %q", rows)
+	}
+}
+
+// Of many versions of a document in one file the last counts.
+func TestTheLastVersionOfAnImportCounts(t *testing.T) {
+	w := newWorld(t)
+	const versions = 500
+	var lines strings.Builder
+	for n := range versions {
+		fmt.Fprintf(&lines, `{"id":"1","city":"c","n":%d}`+"\n", n)
+	}
+	var got imported
+	w.ask(http.StatusOK, http.MethodPost, "import", of(), lines.String(), "", &got)
+	if rows := w.rows(of("sql", "SELECT VALUE c.n FROM c")); len(rows) != 1 || rows[0] != strconv.Itoa(versions-1) {
+		t.Errorf("%q after %+v", rows, got)
 	}
 }
 
