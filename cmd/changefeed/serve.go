@@ -122,7 +122,7 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 			o.Opened = func(db *docstore.DB) (closing func(), err error) { return store.Show(db, m) }
 		}
 		return o.Serve(cmd.Context(), func(e web.Endpoints) error {
-			store.Serves(e.Endpoint)
+			store.ServedAt(e.Endpoint)
 			return o.report.Object(e, e.Write)
 		})
 	})

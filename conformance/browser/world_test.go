@@ -71,7 +71,15 @@ type world struct {
 // newWorld serves a container shop/orders with some ranges.
 func newWorld(t *testing.T, ranges int) *world {
 	t.Helper()
-	server := start(t, "serve", "--http", "--listen", "127.0.0.1:0", "--ui", "127.0.0.1:0", "-o", "json")
+	return worldOf(t, ranges)
+}
+
+// worldOf is newWorld with more flags of the server.
+func worldOf(t *testing.T, ranges int, flags ...string) *world {
+	t.Helper()
+	server := start(t, append([]string{
+		"serve", "--http", "--listen", "127.0.0.1:0", "--ui", "127.0.0.1:0", "-o", "json",
+	}, flags...)...)
 	w := &world{t: t, server: server, ui: server.dashboard(t)}
 	w.url = strings.TrimSuffix(server.member(t, "endpoint"), "/")
 	w.command("create", w.url+"/shop/orders", "--pk", "/city", "--ranges", fmt.Sprint(ranges))

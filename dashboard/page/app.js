@@ -1,4 +1,5 @@
 import { isolated, make, say, shown } from './dom.js';
+import { offerTheme } from './theme.js';
 import { clock } from './words.js';
 import { Unit } from './unit.js';
 
@@ -14,6 +15,7 @@ function showStatus(status) {
   at('placeholder')?.remove();
   at('units').setAttribute('aria-busy', 'false');
   say(at('process'), shown([status.name, status.program].filter(Boolean).join(' · ')));
+  at('pages').hidden = !status.store;
   document.title = titleOf(status);
   const seen = new Set();
   let before = null;
@@ -92,21 +94,5 @@ function connect() {
   });
 }
 
-// The theme is that of the system until somebody chooses another one. The choice is kept as long as the tab is open.
-const system = matchMedia('(prefers-color-scheme: dark)');
-let chosen = null;
-
-function showTheme() {
-  const isDark = chosen === null ? system.matches : chosen === 'dark';
-  document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
-  say(at('theme'), isDark ? 'Light' : 'Dark');
-  at('theme').setAttribute('aria-label', isDark ? 'Light colours' : 'Dark colours');
-}
-
-system.addEventListener('change', showTheme);
-at('theme').addEventListener('click', () => {
-  chosen = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
-  showTheme();
-});
-showTheme();
+offerTheme(at('theme'));
 connect();

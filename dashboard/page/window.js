@@ -5,7 +5,8 @@ import { make } from './dom.js';
 const height = 34; // pixels of a row, as style.css makes them
 const spare = 8; // rows beyond both edges, so that a step by keyboard finds the next row
 
-// Windowed shows items as rows of a table body within a region that scrolls.
+// Windowed shows items as rows of a table body within a region that scrolls. It calls onDraw, if there is one, with the
+// first of the rows that exist, and with the one after the last.
 export class Windowed {
   constructor(region, body, columns, row) {
     Object.assign(this, { region, body, columns, row, items: [], rows: new Map() });
@@ -35,10 +36,11 @@ export class Windowed {
     let before = this.above;
     for (let i = first; i < last; i++) {
       const item = this.items[i];
-      const row = this.row(item, this.rows.get(item.key));
+      const key = item.key ?? i; // what is not loaded has no key
+      const row = this.row(item, this.rows.get(key));
       row.setAttribute('aria-rowindex', i + 2);
       if (before.nextSibling !== row) before.after(row);
-      drawn.set(item.key, row);
+      drawn.set(key, row);
       before = row;
     }
     for (const [key, row] of this.rows) {
@@ -49,6 +51,7 @@ export class Windowed {
     this.rows = drawn;
     this.above.firstChild.style.height = `${first * height}px`;
     this.below.firstChild.style.height = `${Math.max(0, this.items.length - last) * height}px`;
+    this.onDraw?.(first, last);
   }
 
   // reveal scrolls to an item, and returns its row.

@@ -248,9 +248,14 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/report", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage",
 	},
 	"internal/proof/fleet": {".", "feed", "internal/pause"},
+	"cmd/changefeed/internal/explorer": {
+		".", "docstore", "feed", "internal/cosmosdb/rawjson", "cmd/changefeed/internal/arg",
+		"cmd/changefeed/internal/items", "cmd/changefeed/internal/place", "cmd/changefeed/internal/usage",
+	},
 	"cmd/changefeed/internal/demo": {
 		".", "docstore", "feed", "internal/proof/fleet", "internal/pause",
-		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/explorer", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/ui",
+		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/broker": {
 		"cmd/changefeed/internal/usage", "outbox", brokers, "outbox/webhookpub", thirdParty,
@@ -287,12 +292,13 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage", "trigger", thirdParty,
 	},
 	"cmd/changefeed/internal/ui": {
-		".", "docstore", "feed", "internal/sentence", "cmd/changefeed/internal/unit",
+		".", "docstore", "feed", "internal/sentence", "cmd/changefeed/internal/explorer", "cmd/changefeed/internal/unit",
 		"cmd/changefeed/internal/usage", "dashboard",
 		"metrics", "metrics/servermetrics", "outbox", thirdParty,
 	},
 	"cmd/changefeed/internal/instance": {
-		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg", "internal/notes",
+		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg",
+		"cmd/changefeed/internal/explorer", "internal/notes",
 		"internal/cosmosdb/leasedoc", "internal/spelling", "cmd/changefeed/internal/place",
 		"cmd/changefeed/internal/terminal",
 		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/ui", "cmd/changefeed/internal/unit",

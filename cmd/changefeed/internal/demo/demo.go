@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/explorer"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/ui"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
@@ -34,7 +35,7 @@ type Settings struct {
 func Play(ctx context.Context, s Settings) (found Findings, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &performance{screen: newScreen(s.Out), ledger: fleet.NewLedger(), length: s.Length}
+	d := &performance{screen: newScreen(s.Out), ledger: fleet.NewLedger(), length: s.Length, ui: s.UI}
 	if d.shown, err = s.UI.Unit("demo", "orders"); err != nil {
 		return found, err
 	}
@@ -95,6 +96,7 @@ type performance struct {
 	ledger *fleet.Ledger
 	screen *screen
 	length time.Duration
+	ui     *ui.UI   // nil if there is no dashboard
 	shown  *ui.Unit // nil if there is no dashboard
 
 	takeover *time.Duration
@@ -128,6 +130,7 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 		return found, err
 	}
 	defer hide()
+	defer d.ui.Explore(explorer.OfStore(db, dir, nil))()
 	d.screen.writeEvent("container orders, keyed by /city, in %d ranges", ranges)
 	if err := cmp.Or(d.playAll(ctx), d.screen.readerError()); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())

@@ -189,6 +189,11 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	}
 	// before a handler sets defaults
 	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log), i.Shown.Hooks())
+	hide, err := i.explore(ctx, opener, monitored)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, hide()) }()
 	h, err := handler(monitored)
 	if err != nil {
 		return err

@@ -150,19 +150,19 @@ func (t *Target) explain(d Document, ifMatch string, err error) error {
 		}
 	case http.StatusPreconditionFailed:
 		return fmt.Errorf("--if-match is %s: %v %w: want its present _etag, which changefeed get shows", ifMatch, d,
-			errOtherETag)
+			ErrOtherETag)
 	case http.StatusConflict:
-		return fmt.Errorf("%w: %v is in container %q: want another id, or leave --create out to replace it", errExists, d,
+		return fmt.Errorf("%w: %v is in container %q: want another id, or leave --create out to replace it", ErrExists, d,
 			t.Name())
 	}
 	return err
 }
 
-// errOtherETag means that a document has another etag than a condition.
-var errOtherETag = errors.New("has another etag now, because somebody has changed it")
+// ErrOtherETag means that a document has another etag than a condition.
+var ErrOtherETag = errors.New("has another etag now, because somebody has changed it")
 
-// errExists means that a document exists which should be created.
-var errExists = errors.New("the document exists already")
+// ErrExists means that a document exists which should be created.
+var ErrExists = errors.New("the document exists already")
 
 // Get returns a document.
 func (t *Target) Get(ctx context.Context, d Document) (json.RawMessage, error) {
@@ -184,16 +184,27 @@ func (t *Target) Find(ctx context.Context, d Document, ifMatch string) (etag str
 	// As an account does, Find takes an etag without its quotes, and a star for any.
 	if ifMatch != "" && ifMatch != "*" && strings.Trim(ifMatch, `"`) != strings.Trim(etag, `"`) {
 		return etag, fmt.Errorf("--if-match is %s: %v %w: want its present _etag, which changefeed get shows", ifMatch, d,
-			errOtherETag)
+			ErrOtherETag)
 	}
 	return etag, nil
 }
 
+// meanwhileError means that somebody has changed a document between the look at it and its deletion.
+type meanwhileError struct{ Document }
+
+// Error says what to do.
+func (e meanwhileError) Error() string {
+	return e.Document.String() + " was changed meanwhile, so nothing was deleted: want another look at it first"
+}
+
+// Is matches [ErrOtherETag].
+func (meanwhileError) Is(target error) bool { return target == ErrOtherETag }
+
 // Delete deletes a document if it still has the etag that Find has returned. The charge is nil if it is unknown.
 func (t *Target) Delete(ctx context.Context, d Document, etag string) (charge *float64, err error) {
 	reply, err := t.send(ctx, http.MethodDelete, d, etag)
-	if errors.Is(err, errOtherETag) {
-		err = fmt.Errorf("%v was changed meanwhile, so nothing was deleted: want another look at it first", d)
+	if errors.Is(err, ErrOtherETag) {
+		err = meanwhileError{d}
 	}
 	return reply.Charge(), err
 }

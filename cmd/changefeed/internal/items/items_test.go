@@ -79,7 +79,7 @@ func TestAConditionIsComparedBeforeAnybodyIsAsked(t *testing.T) {
 		"*": true, etag: true, strings.Trim(etag, `"`): true, `"wrong"`: false, "wrong": false,
 	} {
 		_, err := target.Find(t.Context(), d, ifMatch)
-		if (err == nil) != want || err != nil && !errors.Is(err, errOtherETag) {
+		if (err == nil) != want || err != nil && !errors.Is(err, ErrOtherETag) {
 			t.Errorf("%s: got %v, want a match: %v", ifMatch, err, want)
 		}
 	}

@@ -236,6 +236,7 @@ type Account struct {
 	signer rest.Signer
 	client *cosmos.Client
 	http   *http.Client
+	atOnce bool // see Opener
 }
 
 // Account opens the account of an address. The store in a directory is an account too; see storeAccount.
@@ -263,6 +264,7 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
+	opened.atOnce = o.AtOnce
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
 		cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
 		if errors.Is(err, feed.ErrBadRequest) && Status(err) == 0 { // no account was asked
@@ -373,7 +375,7 @@ func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) 
 		return nil, err
 	}
 	var c *cosmos.Container
-	err = whileThrottled(ctx, func() error {
+	err = opened.whileThrottled(ctx, func() error {
 		c, err = opened.client.Container(ctx, a.Database, a.Container)
 		return err
 	})

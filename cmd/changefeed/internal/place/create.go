@@ -13,6 +13,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
+// CutsPartitions reports whether the container's partitions are split and merged on demand: not in the service.
+func (c *Container) CutsPartitions(ctx context.Context) bool {
+	return c.Local != nil || c.Account.cutsPartitions(ctx)
+}
+
 // cutsPartitions reports whether the account splits partitions on demand. Only changefeed serve does, and its
 // description names the extensions of the service.
 func (a *Account) cutsPartitions(ctx context.Context) bool {

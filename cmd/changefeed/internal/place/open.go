@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,10 +118,12 @@ func (c *Container) Retains(m feed.Mode) error {
 type Opener struct {
 	Retries *Patience    // for the containers of accounts; nil is no retries
 	Log     *slog.Logger // for the clients of accounts; nil is silence
+	AtOnce  bool         // tell that an account is throttled, and do not wait: the caller has another way to wait
 
 	flags    Settings
 	stores   *openStores
 	borrows  bool // the stores are another opener's
+	lent     *docstore.DB
 	accounts map[string]*Account
 	logins   map[*Login]*Account
 }
@@ -145,6 +148,14 @@ func (o *Opener) Sharing(flags Settings) *Opener {
 	shared := NewOpener(flags)
 	shared.stores, shared.borrows = o.stores, true
 	return shared
+}
+
+// OfStore makes an Opener for a store that somebody else has open and closes, and the address of the store: whatever
+// directory an address has, it is this store.
+func OfStore(db *docstore.DB, dir string) (*Opener, Address) {
+	o := NewOpener(Settings{})
+	o.lent, o.borrows = db, true
+	return o, Address{Dir: cmp.Or(dir, "memory")}
 }
 
 // Parse reads an address as [Settings.Parse] does.
@@ -196,6 +207,9 @@ func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
 
 // openStore opens the store of an address, unless the store is open.
 func (o *Opener) openStore(a Address, options docstore.Options) (*docstore.DB, error) {
+	if o.lent != nil {
+		return o.lent, nil
+	}
 	dir := directory(a.Dir)
 	o.stores.mu.Lock() // others wait, because they may want the same store
 	defer o.stores.mu.Unlock()

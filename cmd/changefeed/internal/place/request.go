@@ -49,7 +49,7 @@ func (r Reply) Charge() *float64 {
 
 // Send sends a request, again and again while the account is throttled and asks for no longer wait than a person has.
 func (a *Account) Send(ctx context.Context, q Request) (reply Reply, err error) {
-	err = whileThrottled(ctx, func() error {
+	err = a.whileThrottled(ctx, func() error {
 		reply, err = a.sendOnce(ctx, q)
 		return err
 	})
@@ -57,11 +57,11 @@ func (a *Account) Send(ctx context.Context, q Request) (reply Reply, err error) 
 }
 
 // whileThrottled calls f again and again while the account is throttled, for at most maxThrottled.
-func whileThrottled(ctx context.Context, f func() error) error {
+func (a *Account) whileThrottled(ctx context.Context, f func() error) error {
 	for begun := time.Now(); ; {
 		err := f()
-		wait, ok := throttledFor(err)
-		if !ok || time.Since(begun)+wait > maxThrottled {
+		wait, ok := ThrottledFor(err)
+		if !ok || a.atOnce || time.Since(begun)+wait > maxThrottled {
 			return err
 		}
 		if err := pause.For(ctx, max(wait, firstRetry)); err != nil {
@@ -70,8 +70,8 @@ func whileThrottled(ctx context.Context, f func() error) error {
 	}
 }
 
-// throttledFor returns how long a throttled account asks to wait; false if the error is another.
-func throttledFor(err error) (time.Duration, bool) {
+// ThrottledFor returns how long a throttled account asks to wait; false if the error is another.
+func ThrottledFor(err error) (time.Duration, bool) {
 	if e, ok := errors.AsType[*feed.ThrottledError](err); ok {
 		return e.After, true
 	}

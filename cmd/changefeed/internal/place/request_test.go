@@ -197,7 +197,7 @@ func TestAThrottledRequestEndsWithItsContext(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(interrupted) })
 		refused := func() error { return &feed.ThrottledError{After: 5 * time.Second} }
 		begun := time.Now()
-		err := whileThrottled(ctx, refused)
+		err := (&Account{}).whileThrottled(ctx, refused)
 		if spent := time.Since(begun); !errors.Is(err, interrupted) || spent != time.Second {
 			t.Errorf("ended after %v with %v, want the interruption after 1s", spent, err)
 		}

@@ -45,7 +45,7 @@ func TestUnitsOfOneNameAreToldApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	s.Serves("http://127.0.0.1:8081/")
+	s.ServedAt("http://127.0.0.1:8081/")
 	for _, u := range found {
 		names = append(names, u.Name)
 		if got := u.Complete("changefeed leases resume"); u.Name == "audit" && got != "changefeed leases resume" {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/explorer"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/docstore"
@@ -15,18 +16,31 @@ import (
 
 // Store is what the dashboard of a server shows: the state of its store, and the units of its clients.
 type Store struct {
-	dir string // empty if the store is in memory
-	db  atomic.Pointer[docstore.DB]
-	url atomic.Pointer[string] // of the server, once it serves
+	dir      string // empty if the store is in memory
+	db       atomic.Pointer[docstore.DB]
+	explorer *explorer.Explorer
+	endpoint atomic.Pointer[string] // of the server, once it serves
 }
 
 // StoreOf returns the store in a directory, which is not open yet; an empty name is a store in memory.
-func StoreOf(dir string) *Store { return &Store{dir: dir} }
+func StoreOf(dir string) *Store { return &Store{dir: dir, explorer: explorer.New()} }
+
+// ServedAt tells the store the URL at which clients reach it.
+func (s *Store) ServedAt(endpoint string) { s.endpoint.Store(&endpoint) }
+
+// account is the URL at which clients reach the store; empty before.
+func (s *Store) account() string {
+	if at := s.endpoint.Load(); at != nil {
+		return *at
+	}
+	return ""
+}
 
 // Options are those of the store's dashboard.
 func (s *Store) Options() Options {
 	return Options{
 		Name: cmp.Or(s.dir, "store in memory"), Find: s.find, Checks: map[string]func() error{"store": s.check},
+		Explorer: s.explorer,
 	}
 }
 
@@ -37,7 +51,9 @@ func (s *Store) Show(db *docstore.DB, m *servermetrics.Metrics) (closing func(),
 		return nil, err
 	}
 	s.db.Store(db)
+	hide := s.explorer.Show(explorer.OfStore(db, s.dir, s.account))
 	return func() {
+		hide()
 		s.db.Store(nil)
 		_ = stop() // fails only if it was called before
 	}, nil
@@ -82,20 +98,17 @@ func (s *Store) find(ctx context.Context) (all []dashboard.Unit, err error) {
 	return all, err
 }
 
-// Serves says where the server of the store serves.
-func (s *Store) Serves(url string) { s.url.Store(&url) }
-
 // commands are the commands about a unit, which name the container that it reads if others of its name read others.
 func (s *Store) commands(u unit.Found, all []unit.Found) unit.Commands {
-	url := s.url.Load()
-	if url == nil {
+	url := s.account()
+	if url == "" {
 		return unit.Commands{}
 	}
-	made := u.Places.Under(*url, u.Name)
+	made := u.Places.Under(url, u.Name)
 	if slices.ContainsFunc(all, func(o unit.Found) bool {
 		return o.Name == u.Name && o.In == u.In && o.Container != u.Container
 	}) {
-		made.Source = *url + u.Places.Monitored
+		made.Source = url + u.Places.Monitored
 	}
 	return made
 }

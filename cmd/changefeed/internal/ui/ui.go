@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/explorer"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/dashboard"
 	"github.com/millrace/changefeed/metrics/servermetrics"
@@ -40,13 +41,16 @@ type Options struct {
 	Checks  map[string]func() error // of /healthz, beside those of the units
 
 	// See [dashboard.Options].
-	Find     func(ctx context.Context) ([]dashboard.Unit, error)
-	Explorer http.Handler
+	Find func(ctx context.Context) ([]dashboard.Unit, error)
+
+	// Explorer is what shows documents; nil means one of the dashboard's own.
+	Explorer *explorer.Explorer
 }
 
 // A UI is a dashboard that is served. A nil UI is none: it shows nothing, and costs nothing.
 type UI struct {
 	dashboard *dashboard.Dashboard
+	explorer  *explorer.Explorer
 	provider  *metric.MeterProvider
 	scrapes   *scrapes
 	server    *http.Server
@@ -98,6 +102,7 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		return nil, usage.Flag("ui", o.Address, fmt.Sprintf("a free address of this machine: %v", cause(err)))
 	}
 	u := &UI{
+		explorer: cmp.Or(o.Explorer, explorer.New()),
 		provider: metric.NewMeterProvider(metric.WithReader(export), metric.WithResource(o.resource())),
 		listener: listener,
 		scrapes:  &scrapes{next: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
@@ -105,7 +110,7 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 	key := os.Getenv(KeyVariable)
 	u.dashboard = dashboard.New(dashboard.Options{
 		Name: o.Name, Version: o.Version, Key: key, Write: o.Write || key != "", Metrics: u.scrapes, Checks: o.Checks,
-		Find: o.Find, Explorer: o.Explorer,
+		Find: o.Find, Explorer: u.explorer,
 	})
 	u.server = &http.Server{
 		Handler: u.dashboard, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
@@ -139,6 +144,14 @@ func (u *UI) Server() (*servermetrics.Metrics, error) {
 		return nil, nil
 	}
 	return servermetrics.New(servermetrics.Options{MeterProvider: u.provider})
+}
+
+// Explore shows the documents of a store or an account until hide is called.
+func (u *UI) Explore(p explorer.Place) (hide func()) {
+	if u == nil {
+		return func() {}
+	}
+	return u.explorer.Show(p)
 }
 
 // URL is where people find the dashboard.
