@@ -276,14 +276,12 @@ var edges = map[string][]string{
 	"cmd/changefeed/internal/unit": {
 		".", "admin", "cosmos", "deadletters", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/pause",
 		"internal/sentence", "internal/processor/records", "internal/spelling",
-		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal",
-		"cmd/changefeed/internal/usage", "trigger",
+		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", "trigger",
 		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/letters": {
 		".", "admin", "deadletters", "feed", "internal/cosmosdb/rawjson", "cmd/changefeed/internal/place",
-		"cmd/changefeed/internal/terminal",
-		"cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
+		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
 		"cmd/changefeed/internal/report",
 	},
 	"cmd/changefeed/internal/functions": {
@@ -292,17 +290,15 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/ui", "cmd/changefeed/internal/usage", "trigger", thirdParty,
 	},
 	"cmd/changefeed/internal/ui": {
-		".", "docstore", "feed", "internal/sentence", "cmd/changefeed/internal/explorer", "cmd/changefeed/internal/unit",
-		"cmd/changefeed/internal/usage", "dashboard",
+		".", "docstore", "feed", "internal/sentence", "cmd/changefeed/internal/explorer",
+		"cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage", "dashboard",
 		"metrics", "metrics/servermetrics", "outbox", thirdParty,
 	},
 	"cmd/changefeed/internal/instance": {
-		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg",
-		"cmd/changefeed/internal/explorer", "internal/notes",
-		"internal/cosmosdb/leasedoc", "internal/spelling", "cmd/changefeed/internal/place",
-		"cmd/changefeed/internal/terminal",
-		"cmd/changefeed/internal/scratch", "cmd/changefeed/internal/ui", "cmd/changefeed/internal/unit",
-		"cmd/changefeed/internal/usage",
+		".", "cosmos", "deadletters", "docstore", "feed", "cmd/changefeed/internal/arg", "internal/notes",
+		"cmd/changefeed/internal/explorer", "internal/cosmosdb/leasedoc", "internal/spelling",
+		"cmd/changefeed/internal/place", "cmd/changefeed/internal/terminal", "cmd/changefeed/internal/scratch",
+		"cmd/changefeed/internal/ui", "cmd/changefeed/internal/unit", "cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/unload": {
 		".", "docstore", "feed", "internal/changeline", "internal/filelock", "internal/keyspace",
