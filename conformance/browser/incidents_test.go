@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -80,23 +78,6 @@ func TestIncidentsAreRecognised(t *testing.T) {
 				t.Errorf("%s: the page lacks %q; it shows\n%s", name, want, text)
 			}
 		}
-		do(t, tab, smallPicture("incident-"+strings.ReplaceAll(name, "_", "-")))
+		do(t, tab, picture("incident-"+strings.ReplaceAll(name, "_", "-")))
 	}
-}
-
-// smallPicture is picture in a format that takes a third of the room.
-func smallPicture(name string) chromedp.Action {
-	return chromedp.ActionFunc(func(ctx context.Context) error {
-		dir := os.Getenv("CHANGEFEED_PICTURES")
-		if dir == "" {
-			return nil
-		}
-		const quality = 40
-		image, err := cdp.CaptureScreenshot().WithFormat(cdp.CaptureScreenshotFormatWebp).WithQuality(quality).
-			WithCaptureBeyondViewport(true).Do(ctx)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(dir, name+".webp"), image, 0o644)
-	})
 }

@@ -13,21 +13,26 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
 
 // picture keeps a picture of a page for people, if CHANGEFEED_PICTURES names a directory.
 func picture(name string) chromedp.Action {
-	var image []byte
-	const quality = 40
-	return chromedp.Tasks{chromedp.FullScreenshot(&image, quality), chromedp.ActionFunc(func(context.Context) error {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
 		dir := os.Getenv("CHANGEFEED_PICTURES")
 		if dir == "" {
 			return nil
 		}
-		return os.WriteFile(filepath.Join(dir, name+".jpg"), image, 0o644)
-	})}
+		const quality = 40
+		image, err := cdp.CaptureScreenshot().WithFormat(cdp.CaptureScreenshotFormatWebp).WithQuality(quality).
+			WithCaptureBeyondViewport(true).Do(ctx)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, name+".webp"), image, 0o644)
+	})
 }
 
 const succeeds = "cat >/dev/null"

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// press clicks a button by its text, within an element.
-func press(t *testing.T, tab context.Context, within, text string) {
+// pressIn clicks a button by its text, within an element.
+func pressIn(t *testing.T, tab context.Context, within, text string) {
 	t.Helper()
 	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((b) => b.innerText === %q && b.checkVisibility() && !b.disabled)`,
 		within+" button", text)
@@ -45,7 +45,7 @@ func TestAUnitIsSteeredOnThePage(t *testing.T) {
 	shows(t, tab, ".sentence", "nothing behind")
 	shows(t, tab, "#may", "You can steer units on this page")
 
-	press(t, tab, ".unit > .buttons", "Pause")
+	pressIn(t, tab, ".unit > .buttons", "Pause")
 	shows(t, tab, "dialog .lines", "would pause lease ")
 	shows(t, tab, "dialog", "Nothing is done yet.")
 	do(t, tab, chromedp.KeyEvent(kb.Escape)) // nothing is done
@@ -55,29 +55,48 @@ func TestAUnitIsSteeredOnThePage(t *testing.T) {
 	}
 	shows(t, tab, ".legend", "a: 2")
 
-	press(t, tab, ".unit > .buttons", "Pause")
+	pressIn(t, tab, ".unit > .buttons", "Pause")
 	typed(t, tab, "dialog input", "INC-7: <b>mail</b> is down")
-	press(t, tab, "dialog", "Pause")
+	pressIn(t, tab, "dialog", "Pause")
 	shows(t, tab, "dialog .lines", "paused lease ")
 	shows(t, tab, "dialog", "Done.")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 	shows(t, tab, ".legend", "nobody: 2")
 	shows(t, tab, ".findings", "INC-7: <b>mail</b> is down")
 
-	press(t, tab, ".unit > .buttons", "Resume")
-	press(t, tab, "dialog", "Resume")
+	pressIn(t, tab, ".unit > .buttons", "Resume")
+	pressIn(t, tab, "dialog", "Resume")
 	shows(t, tab, "dialog .lines", "resumed lease ")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 	shows(t, tab, ".legend", "a: 2")
 
-	press(t, tab, ".unit > .buttons", "Reset…")
+	pressIn(t, tab, ".unit > .buttons", "Reset…")
 	typed(t, tab, "dialog input", "next week")
 	shows(t, tab, "dialog .failed", `to is "next week": want beginning, now, a time`)
 	typed(t, tab, "dialog input", "beginning")
 	shows(t, tab, "dialog .lines", ": 1 change again")
-	press(t, tab, "dialog", "Reset")
+	pressIn(t, tab, "dialog", "Reset")
 	shows(t, tab, "dialog", "Done.")
 	shows(t, tab, "dialog .lines", "reset lease ")
+}
+
+// tabTo walks by Tab to the element that begins with a text, or whose label does.
+func tabTo(t *testing.T, tab context.Context, until string) {
+	t.Helper()
+	for range 80 {
+		do(t, tab, chromedp.KeyEvent(kb.Tab))
+		text := `(document.activeElement.closest('label') ?? document.activeElement).innerText.trim()`
+		if strings.HasPrefix(evaluate[string](t, tab, text), until) {
+			return
+		}
+	}
+	t.Fatalf("no way by Tab to %q", until)
+}
+
+// enter presses Enter.
+func enter(t *testing.T, tab context.Context) {
+	t.Helper()
+	do(t, tab, chromedp.KeyEvent(kb.Enter))
 }
 
 // One lease is steered by keyboard alone, and its failing change is skipped.
@@ -86,33 +105,61 @@ func TestALeaseIsSteeredByKeyboard(t *testing.T) {
 	w.write(`{"id":"good","city":"Oslo"}`, `{"id":"<b>bad</b>","city":"Rome","bad":true}`)
 	tab := page(t, w.instance("a", fails, "--ui-write").dashboard(t), 1280, 900)
 	shows(t, tab, ".findings", "failure")
-	step := func(until string) {
-		t.Helper()
-		for range 60 {
-			do(t, tab, chromedp.KeyEvent(kb.Tab))
-			text := `(document.activeElement.closest('label') ?? document.activeElement).innerText.trim()`
-			if strings.HasPrefix(evaluate[string](t, tab, text), until) {
-				return
-			}
-		}
-		t.Fatalf("no way by Tab to %q", until)
-	}
-	step("-FF")
-	do(t, tab, chromedp.KeyEvent(kb.Enter))
+	tabTo(t, tab, "-FF")
+	enter(t, tab)
 	shows(t, tab, ".detail", "What is known")
-	step("Skip…")
-	do(t, tab, chromedp.KeyEvent(kb.Enter))
+	tabTo(t, tab, "Skip…")
+	enter(t, tab)
 	shows(t, tab, "dialog .lines", `would skip change "<b>bad</b>"`)
 	shows(t, tab, "dialog", "Choose the changes to skip.")
-	step(`would skip change "<b>bad</b>"`)
+	tabTo(t, tab, `would skip change "<b>bad</b>"`)
 	do(t, tab, chromedp.KeyEvent(" "))
 	shows(t, tab, "dialog", "1 of 2 changes are chosen.")
-	step("Skip")
-	do(t, tab, chromedp.KeyEvent(kb.Enter))
+	tabTo(t, tab, "Skip")
+	enter(t, tab)
 	shows(t, tab, "dialog .lines", `skipped change "<b>bad</b>"`)
-	do(t, tab, chromedp.KeyEvent(kb.Enter)) // the focus is on Close
+	enter(t, tab) // the focus is on Close
 	closed(t, tab)
 	shows(t, tab, ".sentence", "nothing behind")
+}
+
+// All other actions work by keyboard alone too. After each the focus is where it was, or on what comes next.
+func TestAllActionsWorkByKeyboard(t *testing.T) {
+	w := newWorld(t, 1)
+	w.command("create", w.url+"/shop/letters", "--pk", "/key")
+	w.write(`{"id":"1","city":"Rome","bad":true}`, `{"id":"2","city":"Rome"}`)
+	a := w.instance("a", fails, "--ui-write", "--hold", "--max-attempts", "1", "--batch-size", "1",
+		"--dead-letters", w.url+"/shop/letters")
+	tab := page(t, a.dashboard(t), 1280, 900)
+	shows(t, tab, "#events", "disposition held")
+	act := func(button, confirm, done string) {
+		t.Helper()
+		tabTo(t, tab, button)
+		enter(t, tab)
+		shows(t, tab, "dialog", "Nothing is done yet.")
+		tabTo(t, tab, confirm)
+		enter(t, tab)
+		shows(t, tab, "dialog", done)
+		shows(t, tab, "dialog", "Close")
+		enter(t, tab) // the focus is on Close
+		closed(t, tab)
+	}
+	act("Pause", "Pause", "paused lease ")
+	act("Resume", "Resume", "resumed lease ")
+	tabTo(t, tab, "Dead letters")
+	enter(t, tab)
+	shows(t, tab, ".unit > details", "held")
+	act("Retry…", "Retry", "the handler has failed again")
+	act("Release", "Release", "1 held letter handled")
+	act("Remove…", "Remove", "removed letter 1.")
+	tabTo(t, tab, "Reset…")
+	enter(t, tab)
+	tabTo(t, tab, "Continue at")
+	do(t, tab, chromedp.KeyEvent("1h"))
+	shows(t, tab, "dialog .lines", "would reset lease ")
+	tabTo(t, tab, "Reset")
+	enter(t, tab)
+	shows(t, tab, "dialog", "Done.")
 }
 
 // Dead letters are retried, released and removed on the page.
@@ -130,23 +177,23 @@ func TestLettersAreSteeredOnThePage(t *testing.T) {
 	do(t, server, chromedp.Click(".unit > details > summary"))
 	shows(t, server, ".unit > details", "held")
 
-	press(t, tab, ".unit > details", "Retry…")
+	pressIn(t, tab, ".unit > details", "Retry…")
 	shows(t, tab, "dialog .lines", "would give the handler letter 1.")
-	press(t, tab, "dialog", "Retry")
+	pressIn(t, tab, "dialog", "Retry")
 	shows(t, tab, "dialog .failed", "the handler has failed again")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 
-	press(t, tab, ".unit > details", "Release")
+	pressIn(t, tab, ".unit > details", "Release")
 	shows(t, tab, "dialog .lines", `would let key ["Rome"] go on`)
-	press(t, tab, "dialog", "Release")
+	pressIn(t, tab, "dialog", "Release")
 	shows(t, tab, "dialog .lines", "1 held letter handled")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 
-	press(t, tab, ".unit > details", "Remove…")
+	pressIn(t, tab, ".unit > details", "Remove…")
 	shows(t, tab, "dialog .lines", "afterwards nothing remembers")
-	press(t, tab, "dialog", "Remove")
+	pressIn(t, tab, "dialog", "Remove")
 	shows(t, tab, "dialog .lines", "removed letter 1.")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 	shows(t, tab, ".unit > details", "No dead letter is waiting in "+w.url+"/shop/letters.")
 }
 
@@ -183,7 +230,7 @@ func TestTheDialogIsForEverybody(t *testing.T) {
 				tab := page(t, "about:blank", width, 900)
 				prefers := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}
 				do(t, tab, emulation.SetEmulatedMedia().WithFeatures(prefers), chromedp.Navigate(url))
-				press(t, tab, ".unit > .buttons", "Reset…")
+				pressIn(t, tab, ".unit > .buttons", "Reset…")
 				shows(t, tab, "dialog", "Say where to continue.")
 				typed(t, tab, "dialog input", "beginning")
 				shows(t, tab, "dialog .lines", "would reset lease ")
