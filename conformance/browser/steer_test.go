@@ -16,7 +16,7 @@ func pressIn(t *testing.T, tab context.Context, within, text string) {
 	t.Helper()
 	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((b) => b.innerText === %q && b.checkVisibility() && !b.disabled)`,
 		within+" button", text)
-	do(t, tab, chromedp.Poll(find, nil), chromedp.Evaluate(find+".click()", nil))
+	do(t, tab, chromedp.Poll(find, nil), chromedp.Click(find, chromedp.ByJSPath))
 }
 
 // closed waits until no dialog is open.
