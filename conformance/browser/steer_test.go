@@ -123,8 +123,9 @@ func TestALeaseIsSteeredByKeyboard(t *testing.T) {
 	shows(t, tab, ".sentence", "nothing behind")
 }
 
-// All other actions work by keyboard alone too. After each the focus is where it was, or on what comes next.
-func TestAllActionsWorkByKeyboard(t *testing.T) {
+// held opens the page of an instance with a key that is held: it has a letter that has failed, and one that is held.
+func held(t *testing.T) (*world, context.Context) {
+	t.Helper()
 	w := newWorld(t, 1)
 	w.command("create", w.url+"/shop/letters", "--pk", "/key")
 	w.write(`{"id":"1","city":"Rome","bad":true}`, `{"id":"2","city":"Rome"}`)
@@ -132,6 +133,12 @@ func TestAllActionsWorkByKeyboard(t *testing.T) {
 		"--dead-letters", w.url+"/shop/letters")
 	tab := page(t, a.dashboard(t), 1280, 900)
 	shows(t, tab, "#events", "disposition held")
+	return w, tab
+}
+
+// All other actions work by keyboard alone too. After each the focus is where it was, or on what comes next.
+func TestAllActionsWorkByKeyboard(t *testing.T) {
+	_, tab := held(t)
 	act := func(button, confirm, done string) {
 		t.Helper()
 		tabTo(t, tab, button)
@@ -164,13 +171,7 @@ func TestAllActionsWorkByKeyboard(t *testing.T) {
 
 // Dead letters are retried, released and removed on the page.
 func TestLettersAreSteeredOnThePage(t *testing.T) {
-	w := newWorld(t, 1)
-	w.command("create", w.url+"/shop/letters", "--pk", "/key")
-	w.write(`{"id":"1","city":"Rome","bad":true}`, `{"id":"2","city":"Rome"}`)
-	a := w.instance("a", fails, "--ui-write", "--hold", "--max-attempts", "1", "--batch-size", "1",
-		"--dead-letters", w.url+"/shop/letters")
-	tab := page(t, a.dashboard(t), 1280, 900)
-	shows(t, tab, "#events", "disposition held")
+	w, tab := held(t)
 	do(t, tab, chromedp.Click(".unit > details > summary"))
 	shows(t, tab, ".unit > details", "held")
 	server := page(t, w.ui, 1280, 900) // which finds the letters beside the leases
