@@ -45,7 +45,8 @@ func TestACopiedProgramHasTheWholeKey(t *testing.T) {
 			t.Errorf("%s is %s, want %s", language, got, want)
 		}
 	}
-	if got := w.copies("view", "item", "id", "1", "key", "oslo")["Python"]; !strings.Contains(got, `partition_key="oslo"`) {
+	got := w.copies("view", "item", "id", "1", "key", "oslo")["Python"]
+	if !strings.Contains(got, `partition_key="oslo"`) {
 		t.Errorf("with one value Python is %s", got)
 	}
 }

@@ -305,6 +305,22 @@ func TestAnImportOfAnArray(t *testing.T) {
 	w.refuses(http.StatusBadRequest, "invalid character", http.MethodPost, "import", of(), "[nope", "")
 }
 
+// The bound of a document is none of the array: many documents that are short enough may be longer together.
+func TestAnArrayMayBeLongerThanADocument(t *testing.T) {
+	w := newWorld(t)
+	const n = 6
+	var documents []string
+	for i := range n {
+		text := strings.Repeat("x", maxDocument/4)
+		documents = append(documents, fmt.Sprintf(`{"id":"%d","city":"c","text":"%s"}`, i, text))
+	}
+	var got imported
+	w.ask(http.StatusOK, http.MethodPost, "import", of(), "["+strings.Join(documents, ",")+"]", "", &got)
+	if got.Written != n || got.Error != nil {
+		t.Errorf("%d of %d documents are written, %d refused: %+v", got.Written, n, got.Refused, got.First)
+	}
+}
+
 // Of an import in which nothing is right, only some documents are named.
 func TestAnImportNamesNotAll(t *testing.T) {
 	w := newWorld(t)
