@@ -78,8 +78,8 @@ func FindIn(ctx context.Context, db *docstore.DB) (found []Found, err error) {
 		if len(ids) == 0 {
 			continue
 		}
-		// Most containers are of users. Only for those that seem to be monitored stores are opened, which costs much. The
-		// leases may be in another database than the container that is monitored.
+		// Most containers are of users. Only for those that seem to be monitored stores are opened, which costs much.
+		// They may be in another database than the leases.
 		var monitored []*place.Container
 		for _, other := range all {
 			if seemsMonitored(other, ids) {
