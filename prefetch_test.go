@@ -89,9 +89,18 @@ func TestReadsThatAreNowAndThenSlowDelayNothing(t *testing.T) {
 	})
 }
 
-// A page is read ahead only if the buffer has room for it and for one more.
+// A page is read ahead only if the buffer has room for it and for one more. The versions before those of a page take
+// room, too.
 func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
-	for _, o := range []changefeed.Options{{BufferItems: 19}, {BufferBytes: 500}} {
+	for _, tt := range []struct {
+		changefeed.Options
+		previous int // bytes of the version before each change
+	}{
+		{changefeed.Options{BufferItems: 19}, 0},
+		{changefeed.Options{BufferBytes: 500}, 0},
+		{changefeed.Options{BufferBytes: 10_000}, 1000},
+	} {
+		o := tt.Options
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			w.many(100, 20)
 			var last atomic.Int64 // LSN that was read
@@ -99,8 +108,9 @@ func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
 				from feed.Position, o feed.ReadOptions,
 			) (feed.Page, error) {
 				page, err := w.orders.Read(ctx, r, from, o)
-				if n := len(page.Changes); n > 0 {
-					last.Store(page.Changes[n-1].LSN)
+				for i := range page.Changes {
+					page.Changes[i].Previous = make([]byte, tt.previous)
+					last.Store(page.Changes[i].LSN)
 				}
 				return page, err
 			}}

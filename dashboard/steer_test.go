@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,7 +47,7 @@ func (o Outcome) told() string {
 	return text
 }
 
-// recorder is a handler that remembers the ids of what it got, and fails while it is told to.
+// recorder is a handler that remembers the ids of what it has handled, and fails while it is told to.
 type recorder struct {
 	mu     sync.Mutex
 	ids    []string
@@ -56,10 +57,10 @@ type recorder struct {
 func (r *recorder) Handle(_ context.Context, b *feed.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == r.broken }) {
+		return errBroken
+	}
 	for _, c := range b.Changes {
-		if c.ID == r.broken {
-			return errBroken
-		}
 		r.ids = append(r.ids, c.ID)
 	}
 	return nil

@@ -57,7 +57,7 @@ type transport struct {
 	tracer trace.Tracer
 }
 
-// Do sends a request. The span ends when the answer is read or closed, because a large answer takes a while.
+// Do sends a request. The span ends when the body of the answer is closed, because a large answer takes a while.
 func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	operation, database, container := describe(r)
 	name := operation

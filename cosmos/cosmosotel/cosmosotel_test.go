@@ -183,6 +183,29 @@ func TestASpanEndsWithItsAnswer(t *testing.T) {
 	}
 }
 
+// A status of 400 and above is an error; that nothing has changed is none.
+func TestOnlyARefusalIsAnError(t *testing.T) {
+	for status, want := range map[int]codes.Code{
+		http.StatusOK: codes.Unset, http.StatusNotModified: codes.Unset,
+		http.StatusBadRequest: codes.Error, http.StatusServiceUnavailable: codes.Error,
+	} {
+		spans := tracetest.NewSpanRecorder()
+		o := Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))}
+		answer, err := Transport(sender(func(*http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			w.WriteHeader(status)
+			return w.Result(), nil
+		}), o).Do(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://h/dbs/d", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if got := spans.Ended()[0].Status().Code; got != want {
+			t.Errorf("the status of %d is %v, want %v", status, got, want)
+		}
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }

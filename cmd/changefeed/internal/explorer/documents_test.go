@@ -104,6 +104,24 @@ func TestLongRowsAreCutInLists(t *testing.T) {
 	}
 }
 
+// Only a row that is a whole document can be opened: who saved a part of one would lose the rest.
+func TestAPartOfADocumentIsNoDocument(t *testing.T) {
+	w := newWorld(t)
+	w.put(`{"id":"1","city":"c","n":1}`)
+	for query, isWhole := range map[string]bool{
+		"SELECT * FROM c":                               true,
+		"SELECT c.id, c.city, c._etag FROM c":           false,
+		"SELECT c.id, c.city, c._rid, c._ts FROM c":     false,
+		"SELECT c.id, c.city, c.n FROM c WHERE c.n = 1": false,
+	} {
+		var p page
+		w.get("query", of("sql", query), &p)
+		if r := p.Rows[0]; (r.ID != "") != isWhole || (r.ETag != "") != isWhole {
+			t.Errorf("%s: %+v, want a whole document %t", query, r, isWhole)
+		}
+	}
+}
+
 // Who writes or deletes a version that is old now gets the present one, and nothing is lost.
 func TestAConflictShowsBothVersions(t *testing.T) {
 	w := newWorld(t)
@@ -285,6 +303,22 @@ func TestAnImportOfAnArray(t *testing.T) {
 		}
 	}
 	w.refuses(http.StatusBadRequest, "invalid character", http.MethodPost, "import", of(), "[nope", "")
+}
+
+// The bound of a document is none of the array: many documents that are short enough may be longer together.
+func TestAnArrayMayBeLongerThanADocument(t *testing.T) {
+	w := newWorld(t)
+	const n = 6
+	var documents []string
+	for i := range n {
+		text := strings.Repeat("x", maxDocument/4)
+		documents = append(documents, fmt.Sprintf(`{"id":"%d","city":"c","text":"%s"}`, i, text))
+	}
+	var got imported
+	w.ask(http.StatusOK, http.MethodPost, "import", of(), "["+strings.Join(documents, ",")+"]", "", &got)
+	if got.Written != n || got.Error != nil {
+		t.Errorf("%d of %d documents are written, %d refused: %+v", got.Written, n, got.Refused, got.First)
+	}
 }
 
 // Of an import in which nothing is right, only some documents are named.

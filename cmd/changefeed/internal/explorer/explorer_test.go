@@ -162,6 +162,48 @@ func TestPartitionsAreSplitAndMerged(t *testing.T) {
 	}
 }
 
+// throttled is an account that refuses all requests but the one about itself.
+func throttled(account http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			w.Header().Set("X-Ms-Retry-After-Ms", "2500")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = w.Write([]byte(`{"message":"Request rate is large"}`))
+			return
+		}
+		account.ServeHTTP(w, r)
+	}
+}
+
+// accountAt is the place of shop/orders in the account at a URL.
+func accountAt(t *testing.T, url string) Place {
+	t.Helper()
+	settings := place.Settings{}
+	at, err := settings.Parse("source", url+"/shop/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opener := place.NewOpener(settings)
+	t.Cleanup(func() { _ = opener.Close() })
+	return Place{Name: url, Opener: opener, Whole: at}
+}
+
+// An account that is throttled says so in its place, and hides no other.
+func TestAThrottledAccountHidesNoOther(t *testing.T) {
+	w := newWorld(t)
+	account := httptest.NewServer(throttled(serverOf(t, w.db)))
+	defer account.Close()
+	w.e.Show(accountAt(t, account.URL))
+	var all struct{ Places []listing }
+	w.get("containers", nil, &all)
+	if len(all.Places) != 2 || len(all.Places[0].Containers) != 1 || all.Places[0].Error != nil {
+		t.Fatalf("%+v, want the containers of the store", all)
+	}
+	if of := all.Places[1]; of.In != account.URL || of.Error == nil || !strings.Contains(*of.Error, "429") {
+		t.Errorf("%+v, want that the account is throttled", of)
+	}
+}
+
 // An account that is throttled says so at once, and when to come back. The page waits, and shows that.
 func TestAThrottledAccountIsToldAtOnce(t *testing.T) {
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
@@ -173,23 +215,10 @@ func TestAThrottledAccountIsToldAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" {
-			w.Header().Set("X-Ms-Retry-After-Ms", "2500")
-			w.WriteHeader(http.StatusTooManyRequests)
-			_, _ = w.Write([]byte(`{"message":"Request rate is large"}`))
-			return
-		}
-		server.ServeHTTP(w, r)
-	}))
+	account := httptest.NewServer(throttled(server))
 	defer account.Close()
-	settings := place.Settings{}
-	at, err := settings.Parse("source", account.URL+"/shop/orders")
-	if err != nil {
-		t.Fatal(err)
-	}
 	e := New()
-	e.Show(Place{Name: account.URL, Opener: place.NewOpener(settings), Whole: at})
+	e.Show(accountAt(t, account.URL))
 	for _, what := range []string{
 		"/containers", "/container?container=shop/orders",
 		"/query?sql=SELECT+1&container=shop/orders",

@@ -33,9 +33,14 @@ type Places struct {
 	Letters           string // empty if the letters are not known
 }
 
-// Under returns the commands about the unit with a name, if its store is served at an address.
+// Under returns the commands about the unit with a name, if its store is served at an address. Commands look for the
+// monitored container in the database of the leases, unless they are told where it is.
 func (p Places) Under(url, name string) Commands {
 	made := Commands{Leases: url + p.Leases, Name: name}
+	of := func(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
+	if of(p.Leases) != of(p.Monitored) {
+		made.Source = url + p.Monitored
+	}
 	if p.Letters != "" {
 		made.Letters = url + p.Letters
 	}
@@ -74,9 +79,10 @@ func FindIn(ctx context.Context, db *docstore.DB) (found []Found, err error) {
 			continue
 		}
 		// Most containers are of users. Only for those that seem to be monitored stores are opened, which costs much.
+		// They may be in another database than the leases.
 		var monitored []*place.Container
 		for _, other := range all {
-			if other.Database() == c.Database() && seemsMonitored(other, ids) {
+			if seemsMonitored(other, ids) {
 				monitored = append(monitored, place.Stored(other, place.Address{
 					Database:  other.Database(),
 					Container: other.ID(),
