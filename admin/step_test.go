@@ -42,6 +42,7 @@ func TestAStepIsToldInWords(t *testing.T) {
 		{"", 2, "2 changes again"},
 		{"", 1, "1 change again"},
 		{"", 0, "no change between them"},
+		{"", -1, "1 change skipped"},
 		{"", -1200, "1,200 changes skipped"},
 		{
 			`["a"]`, 0,
