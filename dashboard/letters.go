@@ -110,9 +110,7 @@ func drop(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	case c.Preview:
 		done := line("would remove letter %s of key %s with its document: afterwards nothing remembers that item %q was not "+
 			"handled", l.ID, l.Change.PartitionKey, l.Change.ID)
-		if l.Disposition == feed.DispositionHeld {
-			done.Lines = append(done.Lines, "the key stays held until it is released")
-		}
+		done.Lines = append(done.Lines, "if the key is held, it stays held until it is released")
 		return done, nil
 	}
 	if err := s.Letters.Remove(ctx, l.Change.PartitionKey, l.ID); err != nil {

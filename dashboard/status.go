@@ -18,6 +18,9 @@ import (
 // change it.
 const statusVersion = 1
 
+// mostHeld is how many held keys of a lease are named.
+const mostHeld = 20
+
 // mostSkew is by how much the clock of an instance may differ from that of the lease store.
 const mostSkew = 5 * time.Second
 
@@ -92,6 +95,7 @@ type Lease struct {
 	Position   string   `json:"position"`
 	Attempts   int      `json:"attempts"`
 	Held       int      `json:"held"`
+	HeldKeys   []string `json:"held_keys"` // the first 20 of them, each a JSON array
 	SetAside   int      `json:"set_aside"`
 	Silent     float64  `json:"silent_seconds"` // since the last write
 	Expiration float64  `json:"expiration_seconds"`
@@ -246,7 +250,7 @@ func lagOf(l *changefeed.Lag, now time.Time) (made Lag) {
 // leaseOf is a lease as JSON.
 func leaseOf(l *admin.Lease, now time.Time, here map[string]*Work) Lease {
 	made := Lease{
-		Lease: l.Token, Owner: l.Owner, State: string(l.State), Attempts: l.Attempts, Held: len(l.Held),
+		Lease: l.Token, Owner: l.Owner, State: string(l.State), Attempts: l.Attempts, Held: len(l.Held), HeldKeys: textsOf(l.Held[:min(len(l.Held), mostHeld)]),
 		SetAside: len(l.SetAside), Silent: l.Silent.Seconds(), Expiration: l.Expiration.Seconds(),
 		Notes: textsOf(l.Notes), Lag: lagOf(l.Lag, now), Here: here[l.Token], Position: positionOf(l.Position),
 		Failing: ageOf(l.FailingSince, now), Outage: ageOf(l.Outage, now),
@@ -264,7 +268,7 @@ func leaseOf(l *admin.Lease, now time.Time, here map[string]*Work) Lease {
 // instanceOf is an instance as JSON.
 func instanceOf(i *admin.Instance, here map[string]bool) Instance {
 	made := Instance{
-		Name: i.Owner, Presence: string(i.Presence), IsHere: here[i.Owner], Leases: i.Leases, Weight: i.Weight,
+		Name: i.Owner, Presence: string(i.Presence), IsHere: here[i.Owner] && i.Presence == admin.Running, Leases: i.Leases, Weight: i.Weight,
 		Silent: i.Silent.Seconds(), Notes: textsOf(i.Notes),
 	}
 	if i.Runs != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/admin"
@@ -104,7 +105,9 @@ func (d *Dashboard) serveSteer(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), steerTimeout)
 	defer cancel()
 	done, err := do(ctx, s, &c)
-	done.Error = textOf(err)
+	if done.Error = textOf(err); done.Error != nil {
+		*done.Error = strings.TrimPrefix(*done.Error, feed.ErrBadRequest.Error()+": ")
+	}
 	done.Lines, done.Changes = emptyIfNil(done.Lines), emptyIfNil(done.Changes)
 	answer(w, codeOf(err), done)
 }

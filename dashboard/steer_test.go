@@ -243,7 +243,7 @@ func TestLettersAreSteered(t *testing.T) {
 		expect("retry", 0, preview, 200, "would give the handler letter "+all.Letters[0].ID)
 		expect("release", 0, preview, 200, `would let key ["oslo"] go on`)
 		expect("drop", 0, preview, 200, "would remove letter "+all.Letters[0].ID)
-		expect("drop", 1, preview, 200, "the key stays held")
+		expect("drop", 1, preview, 200, "if the key is held, it stays held")
 		expect("retry", 1, "", 400, "held behind an earlier one")
 		left(2)
 		expect("retry", 0, "", 422, "the handler has failed again: "+errBroken.Error())

@@ -21,6 +21,12 @@ const instanceColumns = [
 // The colours of owners: each has a contrast of at least 3 to both backgrounds.
 const colours = ['#2f7fc1', '#c2571a', '#2e8b57', '#a04ec0', '#b8860b', '#c2406b', '#1f8a8a', '#6a6fd1'];
 
+// explainEvery is after how many milliseconds the lease that is open is explained again, which costs a listing.
+const explainEvery = 10_000;
+
+// The words of findings about failures, whose cause this process may know.
+const failures = new Set(['failing', 'stuck', 'outage', 'attempts', 'aside']);
+
 // Work on a lease that is not as it should be.
 const troubled = new Set(['expired', 'silent', 'stopped', 'broken', 'hole']);
 
@@ -75,6 +81,7 @@ export class Unit {
   // showUnknown says why the unit cannot be listed. What was known before stays, and looks old.
   showUnknown(unit) {
     this.element.classList.add('stale');
+    this.sentence.classList.add('failed');
     say(this.sentence, shown(this.seenAt ? `${unit.sentence} – below is what was known at ${clock(this.seenAt)} UTC`
       : unit.sentence));
   }
@@ -83,6 +90,7 @@ export class Unit {
   draw() {
     const unit = this.last;
     this.element.classList.remove('stale');
+    this.sentence.classList.toggle('failed', unit.error !== null);
     say(this.sentence, shown(unit.sentence));
     this.showFindings(unit.findings);
     this.colourOf = colouring(unit);
@@ -95,7 +103,10 @@ export class Unit {
     this.showInstances(unit.instances);
     this.showSays(unit.says);
     say(this.cost, costsOf(unit));
-    if (this.chosen !== null) this.showDetailCharts();
+    if (this.chosen !== null) {
+      this.showDetailCharts();
+      if (this.facts && Date.now() - this.explainedAt > explainEvery) this.explain();
+    }
   }
 
   // showSays shows sentences of the process.
@@ -121,13 +132,16 @@ export class Unit {
   }
 
   showFindings(findings) {
-    const key = JSON.stringify(findings);
+    const errors = new Map(this.last.leases.map((l) => [l.lease, l.here?.error]));
+    const key = JSON.stringify([findings, [...errors]]);
     if (key === this.found) return;
     this.found = key;
     const most = 20;
     const all = grouped(findings);
     const rows = all.slice(0, most).map((f) => make('li', { class: f.grade },
-      make('span', { class: 'grade' }, `${f.grade}: `), isolated(f.lease ? `${range(f.lease)}: ${f.text}` : f.text),
+      make('span', { class: 'grade' }, `${f.grade}: `),
+      ...f.lease && errors.has(f.lease) ? [this.tokenOf(f.lease, f.lease), ': '] : [], isolated(f.text),
+      failures.has(f.word) && errors.get(f.lease) ? make('div', {}, isolated(`The last failure: ${errors.get(f.lease)}`)) : null,
       make('div', { class: 'quiet' }, isolated([f.text.includes(f.means) ? '' : f.means, f.next].filter(Boolean).join(': ')))));
     if (all.length > most) rows.push(make('li', {}, `and ${things(all.length - most, 'more finding')}`));
     this.findings.replaceChildren(...rows);
@@ -165,18 +179,19 @@ export class Unit {
       l.pending === 0 ? '' : seconds(l.seconds_left), l.attempts ? count(l.attempts) : '', workOf(l), (l.notes ?? []).join('; ')];
     if (!row) {
       row = make('tr', {}, make('td', { title: l.key }, l.lease === null ? isolated(range(l.range))
-        : make('button', { type: 'button', class: 'token', click: () => this.open(l.lease) }, shown(range(l.lease)))),
+        : this.tokenOf(l.lease, l.lease)),
       ...leaseColumns.slice(1).map((c) => make('td', { class: c.title === 'State' ? 'state' : c.kind ?? null })));
       row.cells[3].append(make('span', { class: 'beat', role: 'img' }, make('i')));
     }
     cells.forEach((value, i) => { if (value !== null) say(row.cells[i + 1], shown(value)); });
     row.cells[10].title = shown(cells[9]);
     const beat = row.cells[3].firstChild;
-    beat.hidden = !l.expiration_seconds;
+    beat.hidden = !l.expiration_seconds || !l.owner;
     beat.setAttribute('aria-label', `${seconds(l.silent_seconds)} ago, expires after ${seconds(l.expiration_seconds)}`);
     beat.title = beat.getAttribute('aria-label');
     beat.firstChild.style.width = `${Math.min(100, 100 * l.silent_seconds / (l.expiration_seconds || 1))}%`;
-    row.classList.toggle('bad', troubled.has(l.state) || l.attempts >= 5 || l.outage_seconds !== null);
+    row.classList.toggle('bad', troubled.has(l.state));
+    row.classList.toggle('ill', l.attempts >= 5 || l.outage_seconds !== null);
     row.classList.toggle('chosen', l.key === this.chosen);
     row.text = text;
     return row;
@@ -201,6 +216,11 @@ export class Unit {
     }));
   }
 
+  // tokenOf makes the button that opens a lease.
+  tokenOf(token, text) {
+    return make('button', { type: 'button', class: 'token', click: () => this.open(token) }, shown(range(text)));
+  }
+
   // open shows one lease, and closes it if it is open.
   async open(token) {
     if (token === null) return;
@@ -218,17 +238,40 @@ export class Unit {
     this.leases.reveal(token);
     this.draw();
     title.focus();
-    const answer = await ask('explain', { unit: this.name, container: this.container, lease: token });
-    if (this.chosen !== token) return;
+    this.facts = facts;
+    await this.explain();
+  }
+
+  // explain says what is known of the lease that is open.
+  async explain() {
+    const { chosen, facts } = this;
+    if (chosen === null) return;
+    this.explainedAt = Date.now();
+    const answer = await ask('explain', { unit: this.name, container: this.container, lease: chosen });
+    if (this.facts !== facts) return;
     facts.removeAttribute('aria-busy');
-    const error = this.last.leases.find((l) => l.lease === token)?.here?.error;
-    facts.replaceChildren(...error ? [make('h4', {}, 'The last failure'), make('p', {}, isolated(error))] : [],
-      ...explained(answer));
+    const lease = this.last.leases.find((l) => l.lease === chosen);
+    const parts = [];
+    if (lease?.here?.error) parts.push(make('h4', {}, 'The last failure'), make('p', {}, isolated(lease.here.error)));
+    if (this.mayAct && lease?.held_keys?.length > 0) parts.push(this.heldActs(lease.held_keys));
+    parts.push(...explained(answer), make('p', { class: 'quiet' }, `As of ${clock(Date.now())} UTC.`));
+    if (!facts.contains(document.activeElement)) facts.replaceChildren(...parts);
+  }
+
+  // heldActs are the buttons that release held keys.
+  heldActs(keys) {
+    return make('p', { class: 'buttons' }, 'Held keys:', ...keys.map((key) => {
+      try {
+        return buttonFor('release', this, { key: JSON.parse(key) }, `Release ${shown(key)}`);
+      } catch { // no JSON, so nothing can be asked about it
+        return isolated(key);
+      }
+    }));
   }
 
   close() {
     const token = this.chosen;
-    this.chosen = null;
+    this.chosen = this.facts = null;
     this.detail.hidden = true;
     this.detail.replaceChildren();
     this.leases.reveal(token)?.querySelector('button')?.focus();
@@ -255,8 +298,10 @@ export class Unit {
     if (answer.letters === null) {
       return [make('p', {}, 'This process has no access to the dead letters of the unit: changefeed dlq list shows them.')];
     }
+    const held = this.last.leases.flatMap((l) => l.held_keys ?? []);
+    const keys = this.mayAct && held.length > 0 ? [this.heldActs(held.slice(0, 20))] : [];
     const at = answer.at ? [' in ', isolated(answer.at)] : [];
-    if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting', ...at, '.')];
+    if (answer.letters.length === 0) return [make('p', {}, 'No dead letter is waiting', ...at, '.'), ...keys];
     const columns = [{ title: 'Parked' }, { title: 'Key' }, { title: 'Item' }, { title: 'Why' },
       { title: 'Attempts', kind: 'number' }, { title: 'Cause and document', kind: 'note' }];
     if (this.mayAct) columns.push({ title: 'What to do' });
@@ -266,7 +311,7 @@ export class Unit {
       make('td', { class: 'note' }, isolated(l.cause), make('details', {}, make('summary', {}, 'Document'),
         make('pre', { tabindex: 0 }, shown(l.document) + (l.cut ? '…' : '')))),
       this.mayAct ? make('td', { class: 'buttons' }, ...this.letterActs(l)) : null));
-    const parts = [table(`Dead letters of ${this.name}`, columns, rows).region];
+    const parts = [...keys, table(`Dead letters of ${this.name}`, columns, rows).region];
     if (answer.more) parts.push(make('p', {}, `These are the first ${answer.letters.length}: changefeed dlq list has all.`));
     return parts;
   }
@@ -281,6 +326,7 @@ export class Unit {
   // acted shows what an action has changed.
   acted(action) {
     if (['retry', 'release', 'drop'].includes(action)) this.loadLetters();
+    this.explain();
   }
 }
 
@@ -309,8 +355,9 @@ function grouped(findings) {
   const of = new Map();
   for (const f of findings) of.set(f.word + f.means, [...of.get(f.word + f.means) ?? [], f]);
   return [...of.values()].flatMap((group) => {
-    if (group.length <= 3) return group;
-    const text = group.every((f) => f.text === group[0].text) ? group[0].text : group[0].means;
+    const isSame = group.every((f) => f.text === group[0].text);
+    if (group.length === 1 || group.length <= 3 && !isSame) return group;
+    const text = isSame ? group[0].text : group[0].means;
     return [{ ...group[0], lease: '', text: `${count(group.length)} leases: ${text}` }];
   });
 }
