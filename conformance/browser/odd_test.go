@@ -78,7 +78,7 @@ func TestThePageWithOddStates(t *testing.T) {
 		t.Errorf("%d images", n)
 	}
 	// A row that has the focus goes when it is scrolled away: then the region has the focus.
-	do(t, tab, chromedp.Evaluate("document.querySelector('button.token').focus()", nil),
+	do(t, tab, chromedp.Evaluate("document.querySelector('table.windowed button.token').focus()", nil),
 		chromedp.Evaluate("document.querySelector('table.windowed').parentElement.scrollTop = 1e9", nil))
 	eventually(t, "the region has the focus", func() error {
 		role := evaluate[string](t, tab, "document.activeElement.role || document.activeElement.tagName")
@@ -90,7 +90,7 @@ func TestThePageWithOddStates(t *testing.T) {
 	// To open and close a lease adds nothing to the lines, whatever the clock of the browser is. A clock set back
 	// begins them anew.
 	do(t, tab, chromedp.Evaluate("document.querySelector('table.windowed').parentElement.scrollTop = 0", nil))
-	do(t, tab, chromedp.Click("button.token"))
+	do(t, tab, chromedp.Click("table.windowed button.token"))
 	shows(t, tab, ".detail", "What is known")
 	points := func() string {
 		return evaluate[string](t, tab, "document.querySelector('.charts polyline').getAttribute('points')")

@@ -198,6 +198,34 @@ func TestLettersAreSteeredOnThePage(t *testing.T) {
 	shows(t, tab, ".unit > details", "No dead letter is waiting in "+w.url+"/shop/letters.")
 }
 
+// A key stays held when its letters are removed, and is released from the list of keys or from its lease, whose
+// explanation is renewed.
+func TestAHeldKeyWithoutLettersIsReleasedOnThePage(t *testing.T) {
+	w, tab := held(t)
+	do(t, tab, chromedp.Click("button.token"))
+	shows(t, tab, ".detail", `Release ["Rome"]`)
+	do(t, tab, chromedp.Click(".unit > details > summary"))
+	for range 2 {
+		pressIn(t, tab, ".unit > details", "Remove…")
+		shows(t, tab, "dialog .lines", "if the key is held, it stays held until it is released")
+		pressIn(t, tab, "dialog", "Remove")
+		shows(t, tab, "dialog", "Done.")
+		pressIn(t, tab, "dialog", "Close")
+		closed(t, tab)
+	}
+	shows(t, tab, ".unit > details", "No dead letter is waiting in "+w.url+"/shop/letters.")
+	pressIn(t, tab, ".unit > details", `Release ["Rome"]`)
+	pressIn(t, tab, "dialog", "Release")
+	shows(t, tab, "dialog .lines", "0 held letters handled")
+	pressIn(t, tab, "dialog", "Close")
+	eventually(t, "the key is not held any more, and neither says the lease", func() error {
+		if text := evaluate[string](t, tab, "document.querySelector('.unit').innerText"); strings.Contains(text, "Release") {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+}
+
 // Without --ui-write the page has no buttons, and the dashboard refuses what they would send.
 func TestAPageThatOnlyReadsHasNoButtons(t *testing.T) {
 	w := newWorld(t, 1)

@@ -71,7 +71,7 @@ class Dialog {
     clearTimeout(this.soon);
     this.controller.abort();
     this.element.remove();
-    this.opener.isConnected && this.opener.focus();
+    (this.opener.isConnected ? this.opener : this.unit.letters.firstChild).focus();
   }
 
   // command is what the dialog asks for.

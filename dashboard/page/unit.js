@@ -25,7 +25,7 @@ const colours = ['#2f7fc1', '#c2571a', '#2e8b57', '#a04ec0', '#b8860b', '#c2406b
 const explainEvery = 10_000;
 
 // The words of findings about failures, whose cause this process may know.
-const failures = new Set(['failing', 'stuck', 'outage', 'attempts', 'aside']);
+const failures = new Set(['failing', 'outage', 'aside']);
 
 // Work on a lease that is not as it should be.
 const troubled = new Set(['expired', 'silent', 'stopped', 'broken', 'hole']);
@@ -101,6 +101,9 @@ export class Unit {
     this.leases.show([...unit.leases.map((l) => ({ key: l.lease, ...l })), ...unit.holes.map(holeRow)]
       .sort((a, b) => a.from - b.from));
     this.showInstances(unit.instances);
+    const held = JSON.stringify(unit.leases.map((l) => l.held_keys));
+    if (held !== this.held) this.loadLetters();
+    this.held = held;
     this.showSays(unit.says);
     say(this.cost, costsOf(unit));
     if (this.chosen !== null) {
