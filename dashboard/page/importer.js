@@ -4,7 +4,7 @@ import { count, rate, things } from './words.js';
 
 // Documents from a file that somebody drops or chooses.
 
-export function importView({ where, signal }) {
+export function importView({ where, signal, changed }) {
   const state = new State();
   const chosen = make('input', { type: 'file', accept: '.json,.jsonl,.ndjson,application/json,application/x-ndjson',
     change: () => take(chosen.files[0]) });
@@ -47,6 +47,7 @@ export function importView({ where, signal }) {
       over(`Written: ${things(answer.written, 'document')}, for ${rate(answer.charge)} RU. Refused: ${count(answer.refused)}.` +
         (answer.error ? ` The rest was not read: ${answer.error}` : ''), answer.refused || answer.error ? 'wrong' : 'good');
       showRefused(answer);
+      changed();
     });
     request.open('POST', addressOf('import', where));
     request.setRequestHeader('Content-Type', 'application/x-ndjson');

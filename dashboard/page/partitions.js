@@ -9,7 +9,7 @@ import { clock, count, range, things } from './words.js';
 const columns = [{ title: 'Partition' }, { title: 'Change' }, { title: 'Range' }, { title: 'Of the key space', kind: 'number' },
   { title: 'From', kind: 'wide' }];
 
-export function partitionsView({ where, signal, canWrite, container }) {
+export function partitionsView({ where, signal, canWrite, container, changed }) {
   const state = new State();
   const facts = make('p', { class: 'facts', role: 'status' });
   const bar = make('svg', { class: 'bar', viewBox: '0 0 1000 28', preserveAspectRatio: 'none', role: 'img' });
@@ -37,6 +37,7 @@ export function partitionsView({ where, signal, canWrite, container }) {
   const change = async (what, body_, say_) => {
     try {
       const { made } = await state.write(() => ask('POST', what, where, { body: JSON.stringify(body_) }));
+      changed();
       await load();
       state.say(say_(made.map((p) => p.id).join(' and ')), 'good');
       rows.reveal(made[0].id)?.querySelector('button')?.focus();

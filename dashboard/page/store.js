@@ -118,11 +118,15 @@ async function showContainer(place, signal) {
   const facts = make('p', { class: 'facts' });
   main.replaceChildren(make('p', {}, make('a', { href: '#' }, 'All containers')), title, links, facts, state.element);
   const where = { in: place.in ?? '', container: place.container };
-  const container = await state.read(signal, () => ask('GET', 'container', where, { signal }));
-  say(facts, shown(`Partition key ${container.partition_key.join(', ')}, ${container.documents === null ? ''
+  const describe = (container) => say(facts, shown(`Partition key ${container.partition_key.join(', ')}, ${container.documents === null ? ''
     : `${things(container.documents, 'document')}, `}${things(container.physical_partitions.length, 'partition')}, expire: ${
     expiryOf(container)}${container.retention_seconds === null ? '' : `, versions are kept for ${seconds(container.retention_seconds)}`}`));
+  const container = await state.read(signal, () => ask('GET', 'container', where, { signal }));
+  describe(container);
+  // what a view has changed is told at once; if that fails, the facts stay as they were
+  const changed = () => ask('GET', 'container', where, { signal }).then(describe, () => {});
   main.append(...view.show({
+    changed,
     where, signal, canWrite, paths: container.partition_key, retention: container.retention_seconds,
     container: [container.name, container.unit_container],
   }));
