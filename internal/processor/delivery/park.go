@@ -73,6 +73,7 @@ func (v LetterStored) applyTo(e *Engine) {
 	c.settle(e)
 	e.feed.trim()
 	b.replaceBy(e, Stored)
+	l.outdateList()
 	l.beginRequest(e)
 	e.guard.relaxIfSettled(e)
 }

@@ -10,7 +10,9 @@ import (
 // A retry hands one letter over, before all that waits of its key. If the handler succeeds, the letter is removed, and
 // if the key is held for no other one, its held letters follow. A release hands over the held letters alone. Meanwhile
 // the key's new changes wait: otherwise a busy key would be parked as fast as it is handled. When no held letter is
-// left, the key goes on. If the handler fails, the key stays held from there. The states of a request are in state.go.
+// left, the key goes on. If the handler fails, the key stays held from there. A held letter passes no earlier change of
+// its key that is not done: a reset ends a hold and leaves its letters, and the changes between them come again. The
+// states of a request are in state.go.
 
 // Request is a retry, if it names a letter, or a release.
 type Request struct {
@@ -31,14 +33,16 @@ type Request struct {
 	stage     stage
 	failed    time.Time // when the handler failed with its letter
 	withdrawn bool      // nothing follows the letter that the handler has, or had
+	outdated  bool      // a letter of the key was stored since its letters were listed
 	lane      *lane
 }
 
 // IsRecall reports whether nobody has asked: the letter was parked just before an outage was detected.
 func (q *Request) IsRecall() bool { return q.origin != asked }
 
-// Waiting is how many letters were listed and not handed over.
-func (q *Request) Waiting() int { return len(q.letters) }
+// Waiting is how many letters were listed and not handed over. It is not known whether there are others if one was
+// stored since.
+func (q *Request) Waiting() (n int, known bool) { return len(q.letters), !q.outdated }
 
 // Letter is a dead letter.
 type Letter struct {
@@ -131,6 +135,7 @@ func (l *lane) beginRequest(e *Engine) {
 		return
 	}
 	l.unparkHeld(e)
+	q.outdated = false
 	q.to(Listing, ItsTurn)
 	e.queueEffect(Effect{Kind: ListLetters, Request: q})
 }
@@ -208,6 +213,13 @@ func (l *lane) isBehind(lsn int64) bool {
 	unread := (l.aside.state == behind || l.aside.state == reading) && l.aside.after+1 < lsn
 	return unread || slices.ContainsFunc(l.waiting, isBefore) ||
 		slices.ContainsFunc(l.line, func(b *Batch) bool { return slices.ContainsFunc(b.Changes, isBefore) })
+}
+
+// outdateList notes that a letter of a key was stored, which the list of the request under way does not have.
+func (l *lane) outdateList() {
+	if len(l.requests) > 0 {
+		l.requests[0].outdated = true
+	}
 }
 
 // handled is the result of an ended request.
@@ -294,16 +306,18 @@ type LetterRemoved struct {
 
 func (v LetterRemoved) applyTo(e *Engine) {
 	q := v.Request
+	isMore := len(q.letters) > 0 && !q.withdrawn
 	switch {
-	case len(q.letters) > 0 && !q.withdrawn:
+	case isMore && !q.outdated && !q.lane.isBehind(q.letters[0].LSN):
 		next := q.letters[0]
 		q.letters = q.letters[1:]
 		q.redriveLetter(e, next, Removed)
-	case q.lane.hold == notHeld:
+	case q.lane.hold == notHeld && !isMore:
 		q.answer(e, Removed, HandledAgain, nil)
 	case q.withdrawn:
 		q.answer(e, Removed, NotServed, nil)
-	default:
+	default: // what was stored, or is to be stored, may come before the next letter: they are listed again
+		q.letters = nil
 		q.to(Asked, Removed)
 		q.lane.beginRequest(e)
 	}

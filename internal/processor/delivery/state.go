@@ -202,7 +202,7 @@ const (
 //	Redriving  LetterFailed     Answered   nobody has asked, and the outage goes on
 //	Redriving  Withdrawn        Answered   its letter is not in the handler yet
 //	Removing   Removed          Redriving  there are more letters
-//	Removing   Removed          Asked      its key is held
+//	Removing   Removed          Asked      its key is held, or its letters are listed again
 //	Removing   Removed          Answered   handled
 //	Removing   BoxFailed        Answered
 //	Rewriting  Rewritten        Answered   failed

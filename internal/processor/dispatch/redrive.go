@@ -183,8 +183,9 @@ func (of *request) outcome(q *delivery.Request) notes.Outcome {
 			o.Left = 0
 		}
 	case delivery.FailedAgain:
-		if o.Result, o.Cause = notes.Failed, fold.Text(q.Err); of.whole {
-			o.Left = q.Waiting()
+		o.Result, o.Cause = notes.Failed, fold.Text(q.Err)
+		if n, known := q.Waiting(); known && of.whole {
+			o.Left = n
 		}
 	case delivery.NothingToDo:
 		if o.Result = notes.Nothing; o.Count > 0 {
