@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// press clicks a button by its text, within an element.
-func press(t *testing.T, tab context.Context, within, text string) {
+// pressIn clicks a button by its text, within an element.
+func pressIn(t *testing.T, tab context.Context, within, text string) {
 	t.Helper()
 	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((b) => b.innerText === %q && b.checkVisibility() && !b.disabled)`,
 		within+" button", text)
@@ -45,7 +45,7 @@ func TestAUnitIsSteeredOnThePage(t *testing.T) {
 	shows(t, tab, ".sentence", "nothing behind")
 	shows(t, tab, "#may", "You can steer units on this page")
 
-	press(t, tab, ".unit > .buttons", "Pause")
+	pressIn(t, tab, ".unit > .buttons", "Pause")
 	shows(t, tab, "dialog .lines", "would pause lease ")
 	shows(t, tab, "dialog", "Nothing is done yet.")
 	do(t, tab, chromedp.KeyEvent(kb.Escape)) // nothing is done
@@ -55,27 +55,27 @@ func TestAUnitIsSteeredOnThePage(t *testing.T) {
 	}
 	shows(t, tab, ".legend", "a: 2")
 
-	press(t, tab, ".unit > .buttons", "Pause")
+	pressIn(t, tab, ".unit > .buttons", "Pause")
 	typed(t, tab, "dialog input", "INC-7: <b>mail</b> is down")
-	press(t, tab, "dialog", "Pause")
+	pressIn(t, tab, "dialog", "Pause")
 	shows(t, tab, "dialog .lines", "paused lease ")
 	shows(t, tab, "dialog", "Done.")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 	shows(t, tab, ".legend", "nobody: 2")
 	shows(t, tab, ".findings", "INC-7: <b>mail</b> is down")
 
-	press(t, tab, ".unit > .buttons", "Resume")
-	press(t, tab, "dialog", "Resume")
+	pressIn(t, tab, ".unit > .buttons", "Resume")
+	pressIn(t, tab, "dialog", "Resume")
 	shows(t, tab, "dialog .lines", "resumed lease ")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 	shows(t, tab, ".legend", "a: 2")
 
-	press(t, tab, ".unit > .buttons", "Reset…")
+	pressIn(t, tab, ".unit > .buttons", "Reset…")
 	typed(t, tab, "dialog input", "next week")
 	shows(t, tab, "dialog .failed", `to is "next week": want beginning, now, a time`)
 	typed(t, tab, "dialog input", "beginning")
 	shows(t, tab, "dialog .lines", ": 1 change again")
-	press(t, tab, "dialog", "Reset")
+	pressIn(t, tab, "dialog", "Reset")
 	shows(t, tab, "dialog", "Done.")
 	shows(t, tab, "dialog .lines", "reset lease ")
 }
@@ -130,23 +130,23 @@ func TestLettersAreSteeredOnThePage(t *testing.T) {
 	do(t, server, chromedp.Click(".unit > details > summary"))
 	shows(t, server, ".unit > details", "held")
 
-	press(t, tab, ".unit > details", "Retry…")
+	pressIn(t, tab, ".unit > details", "Retry…")
 	shows(t, tab, "dialog .lines", "would give the handler letter 1.")
-	press(t, tab, "dialog", "Retry")
+	pressIn(t, tab, "dialog", "Retry")
 	shows(t, tab, "dialog .failed", "the handler has failed again")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 
-	press(t, tab, ".unit > details", "Release")
+	pressIn(t, tab, ".unit > details", "Release")
 	shows(t, tab, "dialog .lines", `would let key ["Rome"] go on`)
-	press(t, tab, "dialog", "Release")
+	pressIn(t, tab, "dialog", "Release")
 	shows(t, tab, "dialog .lines", "1 held letter handled")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 
-	press(t, tab, ".unit > details", "Remove…")
+	pressIn(t, tab, ".unit > details", "Remove…")
 	shows(t, tab, "dialog .lines", "afterwards nothing remembers")
-	press(t, tab, "dialog", "Remove")
+	pressIn(t, tab, "dialog", "Remove")
 	shows(t, tab, "dialog .lines", "removed letter 1.")
-	press(t, tab, "dialog", "Close")
+	pressIn(t, tab, "dialog", "Close")
 	shows(t, tab, ".unit > details", "No dead letter is waiting in "+w.url+"/shop/letters.")
 }
 
@@ -183,7 +183,7 @@ func TestTheDialogIsForEverybody(t *testing.T) {
 				tab := page(t, "about:blank", width, 900)
 				prefers := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}
 				do(t, tab, emulation.SetEmulatedMedia().WithFeatures(prefers), chromedp.Navigate(url))
-				press(t, tab, ".unit > .buttons", "Reset…")
+				pressIn(t, tab, ".unit > .buttons", "Reset…")
 				shows(t, tab, "dialog", "Say where to continue.")
 				typed(t, tab, "dialog input", "beginning")
 				shows(t, tab, "dialog .lines", "would reset lease ")
