@@ -245,7 +245,7 @@ func elementsOf(in *bufio.Reader) func() (numbered, error) {
 			if _, err := d.Token(); err != nil {
 				return n, fmt.Errorf("document %d: the array does not end: want ]", index)
 			}
-			return n, io.EOF
+			return n, endOf(io.MultiReader(d.Buffered(), in))
 		}
 		n.line = index
 		if err := d.Decode(&n.text); err != nil {
@@ -255,6 +255,19 @@ func elementsOf(in *bufio.Reader) func() (numbered, error) {
 			n.err = errors.New(`the document is no object: want one such as {"id":"1"}`)
 		}
 		return n, nil
+	}
+}
+
+// endOf returns io.EOF if nothing but blanks is left.
+func endOf(in io.Reader) error {
+	left := bufio.NewReader(in)
+	for {
+		switch next, err := left.ReadByte(); {
+		case err != nil:
+			return err
+		case !bytes.ContainsRune([]byte(" \t\r\n"), rune(next)):
+			return errors.New("the input does not end after the array: want one array, or one document a line")
+		}
 	}
 }
 
