@@ -22,8 +22,11 @@ func TestTheKeyOfASkipIsSpeltInAnyWay(t *testing.T) {
 			}
 		}
 		for _, other := range []Failed{
-			{ID: "1", Key: json.RawMessage(`["other"]`), LSN: 7}, {ID: "1", LSN: 7}, {ID: "1", Key: json.RawMessage("7"), LSN: 7},
-			{ID: "2", Key: json.RawMessage(key), LSN: 7}, {ID: "1", Key: json.RawMessage(key), LSN: 8},
+			{ID: "1", Key: json.RawMessage(`["other"]`), LSN: 7},
+			{ID: "1", LSN: 7},
+			{ID: "1", Key: json.RawMessage("7"), LSN: 7},
+			{ID: "2", Key: json.RawMessage(key), LSN: 7},
+			{ID: "1", Key: json.RawMessage(key), LSN: 8},
 		} {
 			if got := meant(all, []Failed{other}); len(got) != 0 {
 				t.Errorf("%+v means %s", other, key)
