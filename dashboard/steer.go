@@ -132,6 +132,7 @@ func codeOf(err error) int {
 		{errors.ErrUnsupported, http.StatusBadRequest},
 		{feed.ErrConflict, http.StatusConflict},
 		{feed.ErrForeignOwner, http.StatusConflict},
+		{feed.ErrGone, http.StatusConflict}, // its partition was split
 		{errFailedAgain, http.StatusUnprocessableEntity},
 	} {
 		if errors.Is(err, of.error) {
