@@ -29,7 +29,9 @@ func (lone) Close() error   { return nil }
 
 // posted sends a part of a command that says it is longer, and the rest after a while, through a real connection. It
 // returns the status of the answer, and when that came.
-func posted(t *testing.T, serve http.Handler, first, rest string, after time.Duration) (status int, took time.Duration) {
+func posted(t *testing.T, serve http.Handler, first, rest string, after time.Duration) (status int,
+	took time.Duration,
+) {
 	here, there := net.Pipe()
 	l := make(lone, 1)
 	l <- there

@@ -94,7 +94,8 @@ func (v view) copies() []copied {
 	}
 }
 
-// isUnseen reports whether a terminal obeys a character, or shows nothing of it or what is beside it in another order.
+// isUnseen reports whether a terminal obeys a character, shows nothing of it, or shows what is beside it in another
+// order.
 func isUnseen(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
 // shell quotes a text for a shell, if it needs quotes. What is unseen is there by number, as bash and zsh understand it,
