@@ -98,8 +98,8 @@ func (v view) copies() []copied {
 // order.
 func isUnseen(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
-// shell quotes a text for a shell, if it needs quotes. What is unseen is there by number, as bash and zsh understand it,
-// except for the ends of lines.
+// shell quotes a text for a shell, if it needs quotes. What is unseen is there by number, as bash and zsh understand
+// it, except for the ends of lines.
 func shell(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+,="
 	if text != "" && text[0] != '=' && strings.Trim(text, plain) == "" { // zsh looks for the program after =
