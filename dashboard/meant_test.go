@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/millrace/changefeed/admin"
@@ -32,5 +34,12 @@ func TestTheKeyOfASkipIsSpeltInAnyWay(t *testing.T) {
 				t.Errorf("%+v means %s", other, key)
 			}
 		}
+	}
+}
+
+// A lease that was split since the preview of a command is a conflict, and no failure of the store.
+func TestASplitSinceThePreviewIsAConflict(t *testing.T) {
+	if got := codeOf(fmt.Errorf("lease -FF: %w", feed.ErrGone)); got != http.StatusConflict {
+		t.Errorf("the status is %d, want 409", got)
 	}
 }
