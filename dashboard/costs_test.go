@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,17 @@ func TestCostsAreAddedUpByWhatTheyAreFor(t *testing.T) {
 			t.Errorf("the costs are %+v, want %+v", got, want)
 		}
 	})
+}
+
+// Charges whose sum is no number any more do not take the whole status away.
+func TestCostsStayNumbers(t *testing.T) {
+	var c costs
+	for range 2 {
+		c.add(forReads, 1, math.MaxFloat64)
+	}
+	if got := string(jsonOf(c.list())); !strings.HasPrefix(got, `[{"for":"reads","requests":1,`) {
+		t.Errorf("the costs are %s", got)
+	}
 }
 
 // charging is a source whose requests cost something.

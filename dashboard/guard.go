@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -53,9 +55,32 @@ func (d *Dashboard) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnsupportedMediaType, "the Content-Type is "+r.Header.Get("Content-Type")+
 				": want application/json or application/x-ndjson, which no form of another site can send")
 		default:
+			if !isRead(r) {
+				r.Body = &patientBody{r.Body, http.NewResponseController(w)}
+			}
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// readTimeout is how long the dashboard waits for the next bytes of a body.
+const readTimeout = 30 * time.Second
+
+// patientBody is a body that may come for long, but not with long pauses.
+type patientBody struct {
+	io.ReadCloser
+	at *http.ResponseController
+}
+
+// Read implements [io.Reader]. After the end of the body the connection may be still for as long as the answer takes.
+// If the body breaks off, the server shall not wait for the rest either.
+func (b *patientBody) Read(p []byte) (int, error) {
+	_ = b.at.SetReadDeadline(time.Now().Add(readTimeout)) // a test's recorder has none
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.at.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // isRead reports whether a request changes nothing.

@@ -135,6 +135,7 @@ func codeOf(err error) int {
 		{errors.ErrUnsupported, http.StatusBadRequest},
 		{feed.ErrConflict, http.StatusConflict},
 		{feed.ErrForeignOwner, http.StatusConflict},
+		{feed.ErrGone, http.StatusConflict}, // its partition was split
 		{errFailedAgain, http.StatusUnprocessableEntity},
 	} {
 		if errors.Is(err, of.error) {
@@ -297,12 +298,15 @@ func skip(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	return Outcome{}, fmt.Errorf("%w: not all of these changes fail any more: look again", feed.ErrConflict)
 }
 
-// meant are the changes that a command names.
+// meant are the changes that a command names, whose keys programs may spell in another way than the preview has.
 func meant(all []admin.FailedChange, named []Failed) []admin.FailedChange {
+	isNamed := map[admin.FailedChange]bool{}
+	for _, n := range named {
+		key, _ := pkey.Canonical(string(n.Key)) // empty for what is no key, which no change has
+		isNamed[admin.FailedChange{ID: n.ID, Key: key, LSN: n.LSN}] = true
+	}
 	return slices.DeleteFunc(slices.Clone(all), func(f admin.FailedChange) bool {
-		return !slices.ContainsFunc(named, func(n Failed) bool {
-			return n.ID == f.ID && n.LSN == f.LSN && string(n.Key) == string(f.Key)
-		})
+		return !isNamed[admin.FailedChange{ID: f.ID, Key: f.Key, LSN: f.LSN}]
 	})
 }
 

@@ -87,6 +87,10 @@ func (t *transport) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	answered(span, r, answer)
+	if answer.Body == nil { // of a transport that is no client of package net/http
+		span.End()
+		return answer, nil
+	}
 	answer.Body = &body{ReadCloser: answer.Body, span: span}
 	return answer, nil
 }
@@ -128,6 +132,16 @@ type body struct {
 	io.ReadCloser
 	span trace.Span
 	once sync.Once
+}
+
+// Read notes in the span if the answer breaks off.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.span.SetAttributes(semconv.ErrorType(err))
+		b.span.SetStatus(codes.Error, cause(err).Error())
+	}
+	return n, err
 }
 
 // Close ends the span.

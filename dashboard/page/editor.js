@@ -6,11 +6,14 @@ import { clock, rate } from './words.js';
 
 // One document: read, edited as text, written and deleted. The text stays what it is, so numbers keep all their digits.
 
+// visible is JSON in lines, with each invisible character by its number, as JSON may have it too: it means the same.
+const visible = (text) => shown(pretty(text));
+
 // differenceOf shows the difference of two texts.
 export function differenceOf(before, after, label) {
-  const lines = around(difference(pretty(before), pretty(after))).map(({ op, text }) => {
+  const lines = around(difference(visible(before), visible(after))).map(({ op, text }) => {
     const tag = { '+': 'ins', '-': 'del' }[op] ?? 'span';
-    return make(tag, {}, shown(`${op} ${text}`));
+    return make(tag, {}, `${op} ${text}`);
   });
   return make('pre', { class: 'difference', tabindex: 0, 'aria-label': label }, ...lines);
 }
@@ -74,7 +77,7 @@ export class Editor {
   // take shows a version as the one that is stored.
   take(text, etag) {
     this.etag = etag;
-    this.stored = pretty(text);
+    this.stored = visible(text);
     this.text.value = this.stored;
     this.conflict.replaceChildren();
   }

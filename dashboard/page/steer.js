@@ -113,8 +113,9 @@ class Dialog {
   choose({ changes, lines }) {
     this.changes = changes.length === 1 ? changes : [];
     if (changes.length === 1) return;
-    const boxes = changes.slice(0, 20).map((c, i) => [c, make('input', { type: 'checkbox' }), lines[i]]);
     const all = make('input', { type: 'checkbox', change: () => { for (const [, box] of boxes) box.checked = all.checked; } });
+    const single = () => make('input', { type: 'checkbox', change: (e) => { all.checked &&= e.target.checked; } });
+    const boxes = changes.slice(0, 20).map((c, i) => [c, single(), lines[i]]);
     this.said.replaceChildren(make('li', {}, make('label', {}, all, ` all ${changes.length} changes of the batch`)),
       ...boxes.map(([, box, line]) => make('li', {}, make('label', {}, box, isolated(line)))));
     this.said.onchange = () => {

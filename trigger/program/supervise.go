@@ -28,7 +28,7 @@ func (w *Worker) supervise(ctx context.Context, stopping <-chan struct{}) {
 		if ctx.Err() != nil || isOver {
 			return
 		}
-		if w.hasHandled(l) {
+		if w.hasGotOn(l) {
 			rest = firstPause
 		}
 		w.opts.Log.Warn("the program has ended and is started again", "err", err, "in", rest)
@@ -55,11 +55,11 @@ func (w *Worker) endLife(l *life, err error) (isOver bool) {
 	return w.closed
 }
 
-// hasHandled reports whether the program has handled a batch in a life.
-func (w *Worker) hasHandled(l *life) bool {
+// hasGotOn reports whether the program has made progress in a life.
+func (w *Worker) hasGotOn(l *life) bool {
 	w.lives.Lock()
 	defer w.lives.Unlock()
-	return l.handled
+	return l.gotOn
 }
 
 // live runs the program once, and returns why it has ended.

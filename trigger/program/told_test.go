@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,35 @@ func TestAHandledBatchShortensThePause(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "in=100ms"); n != 3 {
 		t.Errorf("%d pauses of 100 ms, want 3:\n%s", n, log)
+	}
+}
+
+// A program that must confirm its batches, and ends each time before it does, gets on nowhere: the pauses grow, or its
+// lease would be given up and taken again for ever, several times a second. A confirmed batch makes them short again.
+func TestOnlyAConfirmedBatchShortensThePauseOfAManualProgram(t *testing.T) {
+	w, log := start(t, "good", program.WorkerOptions{Manual: true})
+	handle := func(document string) error {
+		b := batch("-FF", document)
+		b.OnCheckpoint(func(context.Context) error { return nil })
+		return w.Handle(t.Context(), b)
+	}
+	for _, before := range []string{`{}`, `{}`, `{"do":"checkpoint"}`} {
+		if err := handle(before); err != nil {
+			t.Error(err)
+		}
+		if err := handle(`{"do":"exit","code":3}`); err == nil {
+			t.Error("a batch that ends its program is done")
+		}
+	}
+	if err := w.Handle(t.Context(), batch("-FF", `{}`)); err != nil { // after the last pause, one to confirm no more
+		t.Error(err)
+	}
+	var pauses []string
+	for _, found := range regexp.MustCompile(`in=(\S+)`).FindAllStringSubmatch(log.String(), -1) {
+		pauses = append(pauses, found[1])
+	}
+	if want := []string{"100ms", "200ms", "100ms"}; !slices.Equal(pauses, want) {
+		t.Errorf("the pauses are %v, want %v", pauses, want)
 	}
 }
 

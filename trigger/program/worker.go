@@ -66,8 +66,8 @@ type WorkerOptions struct {
 // DefaultStart is the time for the start of a program if you do not set WorkerOptions.Start.
 const DefaultStart = 30 * time.Second
 
-// The pauses between the end of a program and the next start. The first one follows a program that has handled a batch;
-// without a handled batch the pause doubles.
+// The pauses between the end of a program and the next start. The first one follows a program that has handled a batch
+// or, with Manual, has confirmed one; without such a batch the pause doubles.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
@@ -107,7 +107,7 @@ type life struct {
 
 	process *exec.Cmd
 	turn    *suspects.Turn
-	handled bool // a batch was handled
+	gotOn   bool // a batch was handled and, if the program confirms by itself, confirmed
 }
 
 // NewWorker makes a worker of a command, a program and its arguments. If the program is missing, the error is an
@@ -209,6 +209,10 @@ func (w *Worker) handleAlone(ctx context.Context, l *life, b *feed.Batch) error 
 	defer leave()
 	inhand.Count(&w.inHand, b.LeaseToken, +1)
 	defer inhand.Count(&w.inHand, b.LeaseToken, -1)
+	mustConfirm := w.opts.Manual && b.IsManual() // unlike a dead letter that is tried again
+	if mustConfirm {
+		b = w.noting(l, b)
+	}
 	err = l.host.Handle(ctx, b)
 	switch {
 	case errors.Is(err, contract.ErrNotSent):
@@ -216,7 +220,7 @@ func (w *Worker) handleAlone(ctx context.Context, l *life, b *feed.Batch) error 
 	case l.host.Err() != nil && errors.Is(err, l.host.Err()):
 		err = w.blame(ctx, l, b)
 	default:
-		w.acquit(l, b.LeaseToken, err == nil)
+		w.acquit(l, b.LeaseToken, err == nil && !mustConfirm)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), feed.ErrStopped) {
 		inhand.Interrupt(&w.inHand, b.LeaseToken)
@@ -239,12 +243,32 @@ func (w *Worker) blame(ctx context.Context, l *life, b *feed.Batch) error {
 	}
 }
 
+// noting returns a batch whose checkpoint is progress of a program that confirms by itself.
+func (w *Worker) noting(l *life, b *feed.Batch) *feed.Batch {
+	noted := *b
+	noted.OnCheckpoint(func(ctx context.Context) error {
+		err := b.Checkpoint(ctx)
+		if err == nil {
+			w.gotOn(l)
+		}
+		return err
+	})
+	return &noted
+}
+
 // acquit notes that a program has survived a batch of a lease.
-func (w *Worker) acquit(l *life, lease string, isHandled bool) {
+func (w *Worker) acquit(l *life, lease string, isProgress bool) {
 	w.suspects.Acquit(lease)
+	if isProgress {
+		w.gotOn(l)
+	}
+}
+
+// gotOn notes that a program has made progress.
+func (w *Worker) gotOn(l *life) {
 	w.lives.Lock()
 	defer w.lives.Unlock()
-	l.handled = l.handled || isHandled
+	l.gotOn = true
 }
 
 func (w *Worker) currentLife() *life {

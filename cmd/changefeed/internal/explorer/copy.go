@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
@@ -93,13 +94,34 @@ func (v view) copies() []copied {
 	}
 }
 
-// shell quotes a text for a shell, if it needs quotes.
+// isUnseen reports whether a terminal obeys a character, shows nothing of it, or shows what is beside it in another
+// order.
+func isUnseen(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+
+// shell quotes a text for a shell, if it needs quotes. What is unseen is there by number, as bash and zsh understand
+// it, except for the ends of lines.
 func shell(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+,="
-	if text != "" && strings.Trim(text, plain) == "" {
+	if text != "" && text[0] != '=' && strings.Trim(text, plain) == "" { // zsh looks for the program after =
 		return text
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && isUnseen(r) }) {
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case isUnseen(r):
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		case r == '\'' || r == '\\':
+			b.WriteString(`\` + string(r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return "$'" + b.String() + "'"
 }
 
 // command is the command line of changefeed.
@@ -169,13 +191,21 @@ func (v view) curl() string {
 	return strings.Join(lines, " \\\n  ")
 }
 
-// quoted is a text as a literal, which is the same in Go, C#, JavaScript and Python.
+// quoted is a text as a literal, which is the same in Go, C#, JavaScript and Python. What is unseen is there by number.
 func quoted(text string) string {
 	literal, err := json.Marshal(text)
 	if err != nil {
 		return `""` // a text is always JSON
 	}
-	return string(literal)
+	var b strings.Builder
+	for _, r := range string(literal) {
+		if isUnseen(r) && r <= 0xffff { // there is no such number of others in all these languages
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // parts are the values of the partition key, as JSON; none if there is no key.

@@ -1,6 +1,7 @@
 package explorer
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -195,9 +196,13 @@ func (e *Explorer) getItem(w http.ResponseWriter, r *http.Request) error {
 // maxDocument is how long a document may be, in bytes. Accounts take 2 MB.
 const maxDocument = 4 << 20
 
-// readDocument reads the one document of a request.
+// maxLines is how long a document may be with the space between its parts, which is not stored: the page breaks it into
+// lines.
+const maxLines = 4 * maxDocument
+
+// readDocument reads the one document of a request, without the space between its parts.
 func readDocument(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
-	all, err := items.Read(http.MaxBytesReader(w, r.Body, maxDocument))
+	all, err := items.Read(http.MaxBytesReader(w, r.Body, maxLines))
 	switch _, tooLarge := errors.AsType[*http.MaxBytesError](err); {
 	case tooLarge:
 		return nil, err
@@ -206,7 +211,14 @@ func readDocument(w http.ResponseWriter, r *http.Request) (json.RawMessage, erro
 	case len(all) > 1:
 		return nil, usage.Error{Err: fmt.Errorf("the body has %d documents: want one", len(all))}
 	}
-	return all[0], nil
+	var dense bytes.Buffer
+	if err := json.Compact(&dense, all[0]); err != nil {
+		return nil, usage.Error{Err: err}
+	}
+	if dense.Len() > maxDocument {
+		return nil, &http.MaxBytesError{Limit: maxDocument}
+	}
+	return dense.Bytes(), nil
 }
 
 // createItem creates a document.

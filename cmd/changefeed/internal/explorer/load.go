@@ -69,7 +69,11 @@ type patientReader struct {
 // Read implements [io.Reader].
 func (p *patientReader) Read(b []byte) (int, error) {
 	_ = p.at.SetReadDeadline(time.Now().Add(readTimeout)) // a test's recorder has none
-	return p.body.Read(b)
+	n, err := p.body.Read(b)
+	if errors.Is(err, io.EOF) { // the last writes may take longer
+		_ = p.at.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // numbered is a document with its place in the input.
@@ -245,7 +249,7 @@ func elementsOf(in *bufio.Reader) func() (numbered, error) {
 			if _, err := d.Token(); err != nil {
 				return n, fmt.Errorf("document %d: the array does not end: want ]", index)
 			}
-			return n, io.EOF
+			return n, endOf(io.MultiReader(d.Buffered(), in))
 		}
 		n.line = index
 		if err := d.Decode(&n.text); err != nil {
@@ -255,6 +259,19 @@ func elementsOf(in *bufio.Reader) func() (numbered, error) {
 			n.err = errors.New(`the document is no object: want one such as {"id":"1"}`)
 		}
 		return n, nil
+	}
+}
+
+// endOf returns io.EOF if nothing but blanks is left.
+func endOf(in io.Reader) error {
+	left := bufio.NewReader(in)
+	for {
+		switch next, err := left.ReadByte(); {
+		case err != nil:
+			return err
+		case !bytes.ContainsRune([]byte(" \t\r\n"), rune(next)):
+			return errors.New("the input does not end after the array: want one array, or one document a line")
+		}
 	}
 }
 
