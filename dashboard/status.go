@@ -250,7 +250,8 @@ func lagOf(l *changefeed.Lag, now time.Time) (made Lag) {
 // leaseOf is a lease as JSON.
 func leaseOf(l *admin.Lease, now time.Time, here map[string]*Work) Lease {
 	made := Lease{
-		Lease: l.Token, Owner: l.Owner, State: string(l.State), Attempts: l.Attempts, Held: len(l.Held), HeldKeys: textsOf(l.Held[:min(len(l.Held), mostHeld)]),
+		Lease: l.Token, Owner: l.Owner, State: string(l.State), Attempts: l.Attempts, Held: len(l.Held),
+		HeldKeys: textsOf(l.Held[:min(len(l.Held), mostHeld)]),
 		SetAside: len(l.SetAside), Silent: l.Silent.Seconds(), Expiration: l.Expiration.Seconds(),
 		Notes: textsOf(l.Notes), Lag: lagOf(l.Lag, now), Here: here[l.Token], Position: positionOf(l.Position),
 		Failing: ageOf(l.FailingSince, now), Outage: ageOf(l.Outage, now),
@@ -268,7 +269,8 @@ func leaseOf(l *admin.Lease, now time.Time, here map[string]*Work) Lease {
 // instanceOf is an instance as JSON.
 func instanceOf(i *admin.Instance, here map[string]bool) Instance {
 	made := Instance{
-		Name: i.Owner, Presence: string(i.Presence), IsHere: here[i.Owner] && i.Presence == admin.Running, Leases: i.Leases, Weight: i.Weight,
+		Name: i.Owner, Presence: string(i.Presence), Leases: i.Leases, Weight: i.Weight,
+		IsHere: here[i.Owner] && i.Presence == admin.Running,
 		Silent: i.Silent.Seconds(), Notes: textsOf(i.Notes),
 	}
 	if i.Runs != nil {

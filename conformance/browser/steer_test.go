@@ -219,7 +219,8 @@ func TestAHeldKeyWithoutLettersIsReleasedOnThePage(t *testing.T) {
 	shows(t, tab, "dialog .lines", "0 held letters handled")
 	pressIn(t, tab, "dialog", "Close")
 	eventually(t, "the key is not held any more, and neither says the lease", func() error {
-		if text := evaluate[string](t, tab, "document.querySelector('.unit').innerText"); strings.Contains(text, "Release") {
+		text := evaluate[string](t, tab, "document.querySelector('.unit').innerText")
+		if strings.Contains(text, "Release") {
 			return fmt.Errorf("%s", text)
 		}
 		return nil
