@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -210,12 +211,10 @@ func (s served) put(t *testing.T, body string) {
 func TestCopiedProgramsAreRead(t *testing.T) {
 	s := serveStore(t)
 	views := oddViews()
-	for name, q := range map[string]url.Values{
+	maps.Copy(views, map[string]url.Values{
 		"feed": {"view": {"feed"}, "from": {"beginning"}}, "feed of all": {"view": {"feed"}, "mode": {"all"}},
 		"item of several": {"view": {"item"}, "id": {"1"}, "key": {`["a",true,null]`}},
-	} {
-		views[name] = q
-	}
+	})
 	dir := t.TempDir()
 	for name, q := range views {
 		all := s.copies(t, q)

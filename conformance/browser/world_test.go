@@ -71,6 +71,7 @@ type world struct {
 // newWorld serves a container shop/orders with some ranges.
 func newWorld(t *testing.T, ranges int) *world {
 	t.Helper()
+	t.Parallel() // a test waits for its processes and its browser most of the time
 	return worldOf(t, ranges)
 }
 

@@ -167,20 +167,21 @@ while (feed.HasMoreResults)
 
 // csharpKey is the partition key in C#.
 func (v view) csharpKey() string {
-	partition := "new PartitionKeyBuilder()"
+	var partition strings.Builder
+	partition.WriteString("new PartitionKeyBuilder()")
 	for _, part := range v.parts() {
 		switch {
 		case isText(part):
-			partition += ".Add(" + textOf(part) + ")"
+			partition.WriteString(".Add(" + textOf(part) + ")")
 		case string(part) == "null":
-			partition += ".AddNullValue()"
+			partition.WriteString(".AddNullValue()")
 		case string(part) == "{}":
-			partition += ".AddNoneType()"
+			partition.WriteString(".AddNoneType()")
 		default:
-			partition += ".Add(" + string(part) + ")"
+			partition.WriteString(".Add(" + string(part) + ")")
 		}
 	}
-	return partition + ".Build()"
+	return partition.String() + ".Build()"
 }
 
 // javascript is a program in JavaScript.
