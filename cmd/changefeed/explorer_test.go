@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
+	"github.com/millrace/changefeed/dashboard"
 )
 
 // served is a server with a dashboard, and a container shop/orders.
@@ -297,6 +298,10 @@ func TestAnInstanceShowsWhatItReads(t *testing.T) {
 			c struct{ Name string },
 		) bool {
 			return code == http.StatusOK && c.Name == want
+		})
+		// an instance that is stopped while it opens its leases ends with an error
+		asked(t, at+"readyz", func(code int, h dashboard.Health) bool {
+			return code == http.StatusOK && len(h.Units) == 1
 		})
 		stop()
 		if err := <-ended; err != nil {
