@@ -50,7 +50,7 @@ func TestAReleasePassesNoChangeThatComesAgainAfterAReset(t *testing.T) {
 		}}
 		h := &inOrder{met: func(b *feed.Batch) {
 			if b.Redriven && isAway.CompareAndSwap(true, false) {
-				time.Sleep(5 * time.Second)
+				time.Sleep(5 * time.Second) // for the changes behind to be parked meanwhile
 			}
 		}}
 		h.bad.Store("bad")
@@ -78,7 +78,7 @@ func TestAReleasePassesNoChangeThatComesAgainAfterAReset(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		o, err := deadletters.Release(ctx, w.orders, w.leases, feed.Key("oslo"))
-		time.Sleep(5 * time.Minute)
+		time.Sleep(5 * time.Minute) // for all that comes again
 		p.stop(t)
 		want := []string{"bad", "early", "early", "middle", "late"}
 		if !slices.Equal(h.done, want) || err != nil || o.Handled != 3 || box.names() != "failing poison" {

@@ -89,9 +89,9 @@ func TestWhatAProgramHasNotConfirmedComesAgainAfterItsEnd(t *testing.T) {
 						Start: feed.FromBeginning(), Manual: true, Concurrency: concurrency,
 					})
 					w.put("bonn", "confirmed", 1)
-					time.Sleep(time.Minute)
+					time.Sleep(time.Minute) // for the change to be confirmed
 					w.put("oslo", "lost", 1)
-					time.Sleep(time.Minute)
+					time.Sleep(time.Minute) // for it to be handled
 					m.end(feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 						_ = h.record(b)
 						return b.Checkpoint(ctx)
@@ -99,7 +99,7 @@ func TestWhatAProgramHasNotConfirmedComesAgainAfterItsEnd(t *testing.T) {
 					if next != "" {
 						w.put(next, "next", 1)
 					}
-					time.Sleep(time.Minute)
+					time.Sleep(time.Minute) // for the handler to get what is to come
 					for name, want := range map[string]int{`["bonn"]confirmed`: 1, `["oslo"]lost`: 2} {
 						if got := h.times(name); got != want {
 							t.Errorf("%s has come %d times, want %d", name, got, want)
@@ -150,14 +150,14 @@ func TestAnAbandonedBatchComesAgain(t *testing.T) {
 					return b.Checkpoint(ctx)
 				}), changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 				w.put("oslo", "item", 1)
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) // for the handler to get what is to come
 				synctest.Wait()
 				if tt.afterwards {
 					if err := calls[0].Abandon(); err != nil {
 						t.Error(err)
 					}
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) // for the handler to get what is to come
 				synctest.Wait()
 				last := calls[len(calls)-1]
 				if epochs := last.Epoch - calls[0].Epoch + 1; len(calls) != tt.calls || epochs != tt.epochs {
@@ -199,7 +199,7 @@ func TestNothingIsConfirmedPastAnAbandonedBatch(t *testing.T) {
 		})
 		for i := range 2 {
 			w.put("oslo", fmt.Sprint(i), 1)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // for the handler to get what is to come
 		}
 		synctest.Wait()
 		var order []string

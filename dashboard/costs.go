@@ -32,8 +32,8 @@ type costs struct {
 	spent [purposes]Cost
 }
 
-// add adds requests with a charge. An account may send a charge that is no number, or
-// with which the sum is none; such a one is not counted, because no JSON could have the sum.
+// add adds requests with a charge. An account may send a charge that is no number, or with which the sum is none; such
+// a charge is not counted, because no JSON could have the sum.
 func (c *costs) add(purpose int, requests int64, charge float64) {
 	if !(charge > 0) || math.IsInf(charge, 0) {
 		return

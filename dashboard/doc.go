@@ -24,6 +24,7 @@
 //	GET /explain         a lease in sentences, with its history: ?unit=&container=&lease=
 //	GET /letters         dead letters of a unit, the oldest first: ?unit=&container=
 //	POST /steer          pauses, resumes, resets and skips leases, and works on dead letters: see Command
+//	/store/              Options.Explorer, which only the command of this module has
 //	GET /metrics         Options.Metrics
 //
 // The page needs nothing from elsewhere: no other host, no build step, no cookie. Whatever a document contains is shown

@@ -2,6 +2,7 @@ package explorer
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -64,8 +65,11 @@ func TestACopiedTextHasNothingThatATerminalObeys(t *testing.T) {
 		}
 		command, _ := strings.CutPrefix(got.Copies[0].Text, "changefeed ")
 		said, err := exec.CommandContext(t.Context(), "bash", "-c", `printf '%s\0' `+command).Output()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("this needs bash, which reads the copied text back")
+		}
 		if err != nil {
-			t.Skipf("no bash: %v", err)
+			t.Fatalf("bash refuses %q: %v", command, err)
 		}
 		words := strings.Split(string(said), "\x00")
 		if last := words[len(words)-2]; last != id {

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
@@ -22,7 +21,6 @@ import (
 const (
 	importWriters = 128 // each waits for an acknowledgement, and a store commits waiting writes together
 	mostRefused   = 100 // that are named
-	readTimeout   = 30 * time.Second
 )
 
 // refused is a document that was not written.
@@ -41,14 +39,14 @@ type imported struct {
 }
 
 // importItems writes the documents of the body, one a line or an array, and replaces those that exist. The body is read
-// as fast as documents are written, so the memory is that of some documents.
+// as fast as documents are written, so the memory is that of some documents. The dashboard bounds its pauses.
 func (e *Explorer) importItems(w http.ResponseWriter, r *http.Request) error {
 	t, err := e.open(r)
 	if err != nil {
 		return err
 	}
 	l := &loader{target: t, result: imported{First: []refused{}}}
-	next := documentsOf(&patientReader{r.Body, http.NewResponseController(w)})
+	next := documentsOf(r.Body)
 	if err := l.load(r.Context(), next); err != nil {
 		if l.result.Written+l.result.Refused == 0 {
 			return usage.Error{Err: err}
@@ -58,22 +56,6 @@ func (e *Explorer) importItems(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer(w, http.StatusOK, l.result)
 	return nil
-}
-
-// patientReader reads a body that may come for long, but not with long pauses.
-type patientReader struct {
-	body io.Reader
-	at   *http.ResponseController
-}
-
-// Read implements [io.Reader].
-func (p *patientReader) Read(b []byte) (int, error) {
-	_ = p.at.SetReadDeadline(time.Now().Add(readTimeout)) // a test's recorder has none
-	n, err := p.body.Read(b)
-	if errors.Is(err, io.EOF) { // the last writes may take longer
-		_ = p.at.SetReadDeadline(time.Time{})
-	}
-	return n, err
 }
 
 // numbered is a document with its place in the input.
