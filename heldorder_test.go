@@ -36,7 +36,8 @@ func (h *inOrder) Handle(_ context.Context, b *feed.Batch) error {
 
 // A reset ends the hold of a key and leaves its letters, of which an operator has dropped some. Their changes come
 // again, and one of them fails while the box is away. Then the key is released, and the box is back when the first
-// letter is in the handler: the letter of a later change still waits for the changes before it.
+// letter is in the handler: the letter of a later change still waits for the changes before it. A change may be handled
+// twice in a row: for its letter, and because it comes again.
 func TestAReleasePassesNoChangeThatComesAgainAfterAReset(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var isAway atomic.Bool
@@ -80,8 +81,8 @@ func TestAReleasePassesNoChangeThatComesAgainAfterAReset(t *testing.T) {
 		o, err := deadletters.Release(ctx, w.orders, w.leases, feed.Key("oslo"))
 		time.Sleep(5 * time.Minute) // for all that comes again
 		p.stop(t)
-		want := []string{"bad", "early", "early", "middle", "late"}
-		if !slices.Equal(h.done, want) || err != nil || o.Handled != 3 || box.names() != "failing poison" {
+		want := []string{"bad", "early", "middle", "late"}
+		if !slices.Equal(slices.Compact(slices.Clone(h.done)), want) || err != nil || o.Handled != 3 || box.names() != "failing poison" {
 			t.Errorf("handled in the order %v, want %v; the release: %+v, %v; letters %q", h.done, want, o, err,
 				box.names())
 		}
