@@ -369,7 +369,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^docs/host\.schema\.json$`), // for editors
 	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
 	// pinned separately from the library's own requirements
-	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser)/|examples/exactlyonce/)?go\.(mod|sum)$`),
+	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser)/|examples/(exactlyonce|recipes)/)?go\.(mod|sum)$`),
 	regexp.MustCompile(`^dashboard/page/[a-z]+\.(html|css|js|svg)$`),
 	regexp.MustCompile(`^conformance/browser/package(-lock)?\.json$`), // the rules of accessibility
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
