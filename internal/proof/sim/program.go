@@ -163,6 +163,7 @@ func (p *program) Handle(ctx context.Context, b *feed.Batch) error {
 		if err == nil {
 			p.noteHeard(life, h.call)
 		}
+	case p.of.isDead(): // it has a page in memory, but what it does with that is not in this world
 	case l.hasGivenUp(p.of, b.LeaseToken): // nobody has waited for it
 	case err != nil && (cause == nil || errors.Is(cause, feed.ErrHandlerTimeout)): // else nothing counts
 		l.endCall(l.handOver(ctx, p.of, b), false, nil)

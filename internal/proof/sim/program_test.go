@@ -49,15 +49,16 @@ func TestACheckpointTakesInNothingOfAProgramThatHasEnded(t *testing.T) {
 }
 
 // A batch whose time is over while it waits for a program counts as handed over, unless the processor does not wait for
-// it any more: by then an operator may have skipped its changes.
+// it any more, or is dead: by then an operator may have skipped its changes.
 func TestABatchThatNobodyWaitsForIsNotHandedOver(t *testing.T) {
-	for _, isOver := range []bool{false, true} {
+	for _, c := range []struct{ isOver, isDead bool }{{}, {isOver: true}, {isDead: true}} {
 		g, key := newLedger(feed.LatestVersion, epk.HashV2), feed.Key("oslo")
 		g.strict = false
 		by := &instance{name: "a", world: &world{ledger: g}, opts: changefeed.Options{Manual: true, Concurrency: 2}}
 		lease := feed.Lease{Token: "-FF", Range: feed.FullRange()}
 		g.noteAcquired(by, lease)
-		if isOver {
+		by.dead.Store(c.isDead)
+		if c.isOver {
 			g.noteReleased(by, lease, feed.ReasonStuck)
 		}
 		g.steering.skipped[version{key, "item", 5}] = time.Now()
@@ -70,8 +71,8 @@ func TestABatchThatNobodyWaitsForIsNotHandedOver(t *testing.T) {
 		}); err == nil {
 			t.Error("a batch that no program has had is done")
 		}
-		if isHandedOver := len(g.broken) > 0; isHandedOver == isOver {
-			t.Errorf("over %v: handed over: %v", isOver, g.broken)
+		if isHandedOver := len(g.broken) > 0; isHandedOver == (c.isOver || c.isDead) {
+			t.Errorf("%+v: handed over: %v", c, g.broken)
 		}
 	}
 }
