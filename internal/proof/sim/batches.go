@@ -20,7 +20,7 @@ func (g *ledger) checkHanded(c *call, by *instance, b *feed.Batch) {
 	}
 	c.tenure, t.turn = t, time.Now()
 	for _, change := range b.Changes {
-		if !b.Redriven && !t.shown[versionOf(change)] {
+		if !b.Redriven && t.shown[versionOf(change)] == 0 {
 			g.breach("%s got LSN %d of %s, which it has not read", by, change.LSN, b.LeaseToken)
 		}
 	}

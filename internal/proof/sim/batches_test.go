@@ -121,24 +121,33 @@ func TestABatchMayComeFromALaterPage(t *testing.T) {
 		name    string
 		from    int64 // where the later page begins
 		batches [][]int64
+		lost    bool // the answer with the first page, so it was read again, without LSN 6, which was replaced
 		breach  string
 	}{
-		{"the rest of the page, and a change that only the later page has", 5, [][]int64{{6, 8}, {10}}, ""},
-		{"a change is passed over", 5, [][]int64{{6}, {10}}, "no reason"},
-		{"a change that nobody has read", 5, [][]int64{{6, 8}, {11}}, "has not read"},
-		{"a change is left before the later page", 7, [][]int64{{8, 10}}, "where LSN 6 is next"},
+		{
+			name: "the rest of the page, and a change that only the later page has", from: 5,
+			batches: [][]int64{{6, 8}, {10}},
+		},
+		{name: "a change is passed over", from: 5, batches: [][]int64{{6}, {10}}, breach: "no reason"},
+		{name: "a change that nobody has read", from: 5, batches: [][]int64{{6, 8}, {11}}, breach: "has not read"},
+		{
+			name: "a change is left before the later page", from: 7, batches: [][]int64{{8, 10}},
+			breach: "where LSN 6 is next",
+		},
+		{name: "a change of a page that was lost", from: 7, batches: [][]int64{{8, 10}}, lost: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newLedger(feed.LatestVersion, epk.HashV2)
 			by := &instance{name: "a", world: &world{ledger: g}}
 			by.opts.MaxItems = 2
 			g.noteAcquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`)})
+			var forget func()
 			read := func(from int64, lsns ...int64) {
 				page := feed.Page{Next: feed.At(service.Token(lsns[len(lsns)-1]))}
 				for _, lsn := range lsns {
 					page.Changes = append(page.Changes, feed.Change{LSN: lsn, ID: "a", PartitionKey: `["x"]`})
 				}
-				g.notePage(by, feed.FullRange(), service.Token(from), page)
+				forget = g.notePage(by, feed.FullRange(), service.Token(from), page)
 			}
 			handle := func(lsns ...int64) {
 				batch := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Attempt: 1}
@@ -150,6 +159,10 @@ func TestABatchMayComeFromALaterPage(t *testing.T) {
 			neighbor := feed.Lease{Token: "next", Range: feed.Range{Min: "FF"}, Position: feed.At(service.Token(5))}
 			g.noteAcquired(by, neighbor)
 			read(2, 5, 6, 8)
+			if c.lost {
+				forget()
+				read(2, 5)
+			}
 			handle(5)
 			later := []int64{6, 8, 10}
 			read(c.from, later[max(0, int(c.from)-6):]...)

@@ -75,7 +75,7 @@ type tenure struct {
 	root   string           // where it began
 	aside  note             // what its lease said then of keys that are set aside
 	first  int              // how often the handler has received the first change after that
-	shown  map[version]bool // it has read them
+	shown  map[version]int  // in how many pages it has read them
 	calls  map[version]int  // that have failed, and were not cut short
 	passed map[version]bool // the process goes on after them
 	asked  map[version]bool // it has asked for a checkpoint after them
@@ -123,7 +123,7 @@ func lsnOf(token string) int64 {
 func newTenure(by *instance) *tenure {
 	return &tenure{
 		manual: by.opts.Manual, every: by.opts.CheckpointItems, began: time.Now(), turn: time.Now(),
-		shown: map[version]bool{}, calls: map[version]int{}, passed: map[version]bool{}, asked: map[version]bool{},
+		shown: map[version]int{}, calls: map[version]int{}, passed: map[version]bool{}, asked: map[version]bool{},
 		gone: map[version]bool{}, tokens: map[string]bool{}, reached: map[string]bool{}, next: map[*page]*page{},
 	}
 }
@@ -151,8 +151,9 @@ func (g *ledger) noteReleased(by *instance, lease feed.Lease, why feed.Reason) {
 	}
 }
 
-// notePage records a page. An empty page moves its process further, too.
-func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page) {
+// notePage records a page as it leaves the store. An empty page moves its process further, too. If the answer is lost,
+// the caller calls forget: a later version may replace a change of the page before the process reads that again.
+func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page) (forget func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	made := &page{from: from, next: p.Next.Token}
@@ -168,13 +169,14 @@ func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page)
 	}
 	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
 	if t == nil {
-		return
+		return func() {}
 	}
 	const most = 8
 	t.spans = append(t.spans[max(0, len(t.spans)-most+1):], [2]int64{lsnOf(from), lsnOf(made.next)})
 	t.tokens[from], t.tokens[made.next], t.read = true, true, max(t.read, lsnOf(made.next))
 	for _, v := range made.changes {
-		t.shown[v], t.tokens[service.Token(v.lsn)] = true, true
+		t.shown[v]++
+		t.tokens[service.Token(v.lsn)] = true
 	}
 	if len(p.Changes) == 0 {
 		found := emptyRead{made.next, lsnOf(from), lsnOf(made.next)}
@@ -183,6 +185,18 @@ func (g *ledger) notePage(by *instance, of feed.Range, from string, p feed.Page)
 			t.idle = append(t.idle, found)
 		}
 		t.allowEmpty()
+	}
+	return func() { g.forgetPage(t, made) }
+}
+
+// forgetPage records that a tenure has not received a page.
+func (g *ledger) forgetPage(t *tenure, p *page) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range p.changes {
+		if t.shown[v]--; t.shown[v] == 0 {
+			delete(t.shown, v)
+		}
 	}
 }
 
@@ -195,7 +209,7 @@ func (g *ledger) noteKeyPage(by *instance, of feed.Range, p feed.Page) {
 		return
 	}
 	for _, c := range p.Changes {
-		t.shown[versionOf(c)] = true
+		t.shown[versionOf(c)]++
 	}
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -180,20 +181,49 @@ func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o fe
 	if o.Key != "" {
 		q.call = "read key"
 	}
-	return carry(ctx, s.link, q, func(ctx context.Context) (feed.Page, error) {
-		// The model hears of a page as it leaves the store, because its answer may
-		// still be lost.
+	var told answered
+	page, err := carry(ctx, s.link, q, func(ctx context.Context) (feed.Page, error) {
+		// The model hears of a page as it leaves the store.
 		page, err := s.source.Read(ctx, r, shiftStart(from, -s.skew), o)
 		switch {
 		case err != nil:
 		case o.Key != "":
 			s.by.world.ledger.noteKeyPage(s.by, r, page)
 		default:
-			s.by.world.ledger.notePage(s.by, r, from.Token, page)
+			told.note(s.by.world.ledger.notePage(s.by, r, from.Token, page))
 		}
 		page.Next = shiftStart(page.Next, s.skew)
 		return page, err
 	})
+	if err != nil {
+		told.lose()
+	}
+	return page, err
+}
+
+// answered is whether the answer to a read has arrived. A late read may be answered when nobody waits any more.
+type answered struct {
+	mu     sync.Mutex
+	isLost bool
+	forget func() // of the model
+}
+
+// note notes that the model has heard of the answer.
+func (a *answered) note(forget func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.forget = forget; a.isLost {
+		forget()
+	}
+}
+
+// lose notes that the answer does not arrive.
+func (a *answered) lose() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.isLost = true; a.forget != nil {
+		a.forget()
+	}
 }
 
 // TokenLSN implements [feed.Sequencer].
