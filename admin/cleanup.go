@@ -192,5 +192,5 @@ func (u *Unit) recordCleanUp(ctx context.Context, found []Surplus, failed error)
 	if line.Done == 0 && failed == nil {
 		return nil
 	}
-	return u.recordLine(ctx, line, failed)
+	return recordLine(ctx, u, line, failed)
 }

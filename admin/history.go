@@ -25,13 +25,13 @@ type Entry struct {
 	Reason string    // as in [Options]; at most 1 KB
 	Action Action    // later versions may have others
 	Range  feed.Range
-	Count  int    // how many leases were meant; of a clean-up: records; of a skip: changes
+	Count  int    // how many leases were meant; of a clean-up: records; of a skip: changes; of letters: those or keys
 	Done   int    // how many of them were done
 	Moves  []Move // of a reset or restore: the positions of the first 16 leases
 	Failed string // why the action was not carried out as a whole; empty if it was
 
-	Key     feed.PartitionKey // of a reset of one key
-	Changes []FailedChange    // of a skip: the first 16 changes
+	Key     feed.PartitionKey // of a reset of one key, or of letters of one key
+	Changes []FailedChange    // of a skip, or of letters: the first 16 changes
 }
 
 // Move is the change of a lease's position. A position with a token above 1 KB is left out of the history, and is zero.
@@ -119,6 +119,47 @@ func unreadable(record feed.Record, lines error) error {
 		lines)
 }
 
+// Record adds a line to the history for what was done with dead letters through package deadletters. By, Reason and At
+// of the entry are those of [Options] and of the lease store's clock, whatever the entry says. Range is that of the
+// lease that has Key, or of all leases without a key. Moves are left out. A dry run records nothing.
+//
+// Errors: [ErrNotRecorded] and its cause.
+func (u *Unit) Record(ctx context.Context, e Entry) error {
+	if u.options.DryRun {
+		return nil
+	}
+	line := notes.Line{
+		Action: string(e.Action), Range: rangeOf(ctx, u, e.Key).String(), Key: string(e.Key), Count: e.Count,
+		Done: e.Done, Failed: e.Failed,
+	}
+	for _, c := range e.Changes {
+		line.Changes = append(line.Changes, c.name())
+	}
+	return recordLine(ctx, u, line, nil)
+}
+
+// rangeOf returns the range of the lease that has a key; of all leases if there is no key, or if nobody knows.
+func rangeOf(ctx context.Context, u *Unit, key feed.PartitionKey) feed.Range {
+	locator, ok := u.source.(feed.Locator)
+	if key == "" || !ok {
+		return feed.FullRange()
+	}
+	epk, err := locator.Locate(ctx, key)
+	if err != nil {
+		return feed.FullRange()
+	}
+	all, _, err := u.leases.List(ctx)
+	if err != nil {
+		return feed.FullRange()
+	}
+	for _, r := range all {
+		if r.Kind == feed.KindLease && r.State == feed.StateLive && r.Range.Holds(epk) {
+			return r.Range
+		}
+	}
+	return feed.FullRange()
+}
+
 // record writes the line of an action that has ended with an error or without, and returns the error for its caller.
 func (u *Unit) record(ctx context.Context, action Action, of feed.Range, steps []Step, failed error) error {
 	line := notes.Line{Action: string(action), Range: of.String(), Count: len(steps)}
@@ -133,11 +174,11 @@ func (u *Unit) record(ctx context.Context, action Action, of feed.Range, steps [
 			line.Key = string(s.Key)
 		}
 	}
-	return u.recordLine(ctx, line, failed)
+	return recordLine(ctx, u, line, failed)
 }
 
 // recordLine writes a line, and returns the error for the caller of its action.
-func (u *Unit) recordLine(ctx context.Context, line notes.Line, failed error) error {
+func recordLine(ctx context.Context, u *Unit, line notes.Line, failed error) error {
 	line.ID, line.By, line.Why = rand.Text(), u.options.By, u.options.Reason
 	if failed != nil {
 		line.Failed = failed.Error()

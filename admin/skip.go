@@ -170,5 +170,5 @@ func (f Failing) record(ctx context.Context, u *Unit, c notes.Control, failed er
 	if f.Done {
 		line.Done = line.Count
 	}
-	return u.recordLine(ctx, line, failed)
+	return recordLine(ctx, u, line, failed)
 }

@@ -76,6 +76,12 @@ const (
 	ActionRestore Action = "restore"
 	// ActionCleanUp is the action of a clean-up in the history, which has no steps.
 	ActionCleanUp Action = "cleanup"
+
+	// ActionRetry, ActionRelease and ActionDrop are what was done with dead letters through package deadletters, in the
+	// history: see [Unit.Record].
+	ActionRetry   Action = "retry"
+	ActionRelease Action = "release"
+	ActionDrop    Action = "drop"
 )
 
 // Step is what was done to a lease or, after a dry run, what would be done.

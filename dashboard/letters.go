@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/sentence"
@@ -40,6 +41,27 @@ func (c *Command) letter(ctx context.Context, s *shown) (*feed.DeadLetter, error
 	return nil, fmt.Errorf("%w: key %s has no dead letter %s any more", feed.ErrNotFound, key, c.Letter)
 }
 
+// recorded adds what an action does with letters to the history of the unit.
+func recorded(do action) action {
+	return func(ctx context.Context, s *shown, c *Command) (Outcome, error) {
+		done, err := do(ctx, s, c)
+		if c.Preview || errors.Is(err, feed.ErrBadRequest) || errors.Is(err, feed.ErrNotFound) {
+			return done, err
+		}
+		key, _ := c.key()
+		line := admin.Entry{Action: admin.Action(c.Action), Count: 1, Key: key}
+		switch {
+		case err != nil:
+			line.Failed = err.Error()
+		case done.isIdle:
+			line.Failed = "nothing to do"
+		default:
+			line.Done = 1
+		}
+		return done, errors.Join(err, c.unit(s).Record(ctx, line))
+	}
+}
+
 // retry has the handler handle a letter again.
 func retry(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	l, err := c.letter(ctx, s)
@@ -62,7 +84,7 @@ func retry(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	}
 	switch {
 	case o.Result == deadletters.ResultNothing:
-		return line("letter %s: nothing to do, because it is gone or held behind another one", l.ID), nil
+		return idle("letter %s: nothing to do, because it is gone or held behind another one", l.ID), nil
 	case o.Result == deadletters.ResultHandled:
 		return line("letter %s is handled%s", l.ID, after), nil
 	case o.Handled == 0:
@@ -93,7 +115,7 @@ func release(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	case err != nil:
 		return Outcome{}, err
 	case o.Result == deadletters.ResultNothing:
-		return line("key %s: nothing to do, because it is not held", key), nil
+		return idle("key %s: nothing to do, because it is not held", key), nil
 	case o.Result == deadletters.ResultFailed:
 		return Outcome{}, fmt.Errorf("key %s is held still, %s later: %w: %s", key,
 			sentence.Count(o.Handled, "letter"), errFailedAgain, o.Cause)
@@ -117,6 +139,13 @@ func drop(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 		return Outcome{}, errors.Join(fmt.Errorf("letter %s is not removed", l.ID), err)
 	}
 	return line("removed letter %s of key %s", l.ID, l.Change.PartitionKey), nil
+}
+
+// idle is the outcome of an action that had nothing to do.
+func idle(format string, args ...any) Outcome {
+	o := line(format, args...)
+	o.isIdle = true
+	return o
 }
 
 // line is an outcome of a single line.

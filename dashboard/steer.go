@@ -67,17 +67,22 @@ type Outcome struct {
 	Lines   []string `json:"lines"`
 	Changes []Failed `json:"changes"` // of the preview of a skip
 	Error   *string  `json:"error"`   // why not all was done; Lines then has what was done before
+
+	isIdle bool // there was nothing to do
 }
 
+// action does what a command says, or says what that would do.
+type action func(ctx context.Context, s *shown, c *Command) (Outcome, error)
+
 // actions do what a command says, or say what that would do. They return what was done before an error.
-var actions = map[string]func(ctx context.Context, s *shown, c *Command) (Outcome, error){
+var actions = map[string]action{
 	"pause":   pause,
 	"resume":  resume,
 	"reset":   reset,
 	"skip":    skip,
-	"retry":   retry,
-	"release": release,
-	"drop":    drop,
+	"retry":   recorded(retry),
+	"release": recorded(release),
+	"drop":    recorded(drop),
 }
 
 // serveSteer answers POST /steer.

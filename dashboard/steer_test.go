@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -248,7 +249,7 @@ func TestLettersAreSteered(t *testing.T) {
 		left(2)
 		expect("retry", 0, "", 422, "the handler has failed again: "+errBroken.Error())
 		left(2)
-		expect("drop", 0, "", 200, "removed letter "+all.Letters[0].ID)
+		expect("drop", 0, `,"reason":"INC-7"`, 200, "removed letter "+all.Letters[0].ID)
 		left(1)
 		expect("drop", 0, "", 404, `key ["oslo"] has no dead letter `+all.Letters[0].ID)
 		expect("release", 0, "", 200, `key ["oslo"] is released; 1 held letter handled`)
@@ -257,6 +258,17 @@ func TestLettersAreSteered(t *testing.T) {
 			t.Errorf("the handler got %q, want the held change", got)
 		}
 		expect("release", 0, "", 200, "nothing to do, because it is not held")
+		_, about := ask[Explanation](t, d, "/explain?unit=mailer&lease=-FF")
+		said := ""
+		for _, a := range about.History {
+			said += fmt.Sprintf("%s, %d of %d %s, %s by %s\n", a.Action, a.Done, a.Count, a.Failed, a.Reason, a.By)
+		}
+		const somebody = "by somebody at the dashboard of a process\n"
+		if want := "retry, 0 of 1 letter " + all.Letters[0].ID + ": the handler has failed again: " +
+			errBroken.Error() + ",  " + somebody + "drop, 1 of 1 , INC-7 " + somebody + "release, 1 of 1 ,  " + somebody +
+			"release, 0 of 1 nothing to do,  " + somebody; said != want {
+			t.Errorf("the history of the lease is\n%swant\n%s", said, want)
+		}
 		w.write("oslo", `{"id":"1","city":"oslo","n":2}`)
 		time.Sleep(time.Minute) // for it to be parked
 		r.heal()

@@ -196,14 +196,21 @@ letters are shown. With -o json each object has the form in which letters are ke
 	return cmd
 }
 
+// dropOptions are the flags of the command dlq drop.
+type dropOptions struct {
+	letterOptions
+	whoFlags
+}
+
 // dlqDropCommand is the command dlq drop.
 func dlqDropCommand() *cobra.Command {
-	var o letterOptions
+	var o dropOptions
 	cmd := &cobra.Command{
 		Use:   "drop [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "Remove dead letters, with their documents",
 		Long: `Afterwards nothing remembers that these changes were not handled. If one of the named letters does not exist, none is
-removed. A key that is held stays held, and its next changes are parked too, until dlq release --key.
+removed. A key that is held stays held, and its next changes are parked too, until dlq release --key. The drop is a line
+in the history of the unit (leases history), if its leases are found.
 
 A file cannot be changed while a processor has it open. On a terminal, drop asks first; elsewhere --yes is required.` + dlqHelp,
 		Example: `  changefeed dlq drop cosmos:shop/letters --name mailer 4711.df8cf802
@@ -211,6 +218,8 @@ A file cannot be changed while a processor has it open. On a terminal, drop asks
 		RunE: func(cmd *cobra.Command, args []string) error { return o.dropLetters(cmd, args) },
 	}
 	o.register(cmd)
+	o.registerWho(cmd)
+	o.leasesFlag(cmd)
 	o.report = output(cmd)
 	o.query.Sole = true
 	cmd.Flags().BoolVar(&o.all, "all", false, "remove all letters of the unit or, with --key, of the key")
@@ -219,7 +228,8 @@ A file cannot be changed while a processor has it open. On a terminal, drop asks
 }
 
 // dropLetters removes letters.
-func (o *letterOptions) dropLetters(cmd *cobra.Command, args []string) error {
+func (o *dropOptions) dropLetters(cmd *cobra.Command, args []string) error {
+	o.query.By = o.acting()
 	at, err := o.parse(cmd, args)
 	if err != nil {
 		return err

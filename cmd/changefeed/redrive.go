@@ -25,7 +25,8 @@ The instance that owns the range of the key does this. Such an instance must run
 command waits for each answer as long as --wait says. Then it withdraws the request, says why no instance has served
 it, if that is known, and goes on. If a lease has not served three requests in a row, the command asks it for no more.
 
-A line says what became of each, and the last line counts them. If a change has failed again, a request was not served,
+A line says what became of each, and the last line counts them. The request is a line in the history of the unit, too
+(leases history). If a change has failed again, a request was not served,
 or a key to release was not held, the exit code is 1.` + leasesHelp
 
 // leasesHelp describes where the leases of the unit are.
@@ -71,12 +72,14 @@ func (o *requestOptions) withLetters(cmd *cobra.Command, args []string, check fu
 // redriveOptions are the flags of the commands that wait for a processor.
 type redriveOptions struct {
 	requestOptions
+	whoFlags
 	wait time.Duration
 }
 
 // register adds the flags to a command.
 func (o *redriveOptions) register(cmd *cobra.Command) {
 	o.requestOptions.register(cmd)
+	o.registerWho(cmd)
 	o.report = outputRows(cmd, letters.AnswerKind)
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each answer; then the request is withdrawn")
 }
@@ -89,7 +92,7 @@ func (o *redriveOptions) askProcessors(cmd *cobra.Command, args []string, check 
 		return usage.Flag("wait", terminal.Exact(o.wait), "more than 0, such as 30s")
 	}
 	return o.withLetters(cmd, args, check, func(r *letters.Redrive) error {
-		r.Wait, report.Commands = o.wait, r.Commands()
+		r.Wait, r.By, report.Commands = o.wait, o.acting(), r.Commands()
 		err := f(r)
 		if err != nil && report.Empty() {
 			return err

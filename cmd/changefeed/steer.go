@@ -30,9 +30,8 @@ type steerOptions struct {
 	name   string
 	source string
 	lease  string
-	by     string
-	reason string
 	wait   time.Duration
+	whoFlags
 	sure   confirm.Flags
 	report *report.Report
 
@@ -68,8 +67,11 @@ func (o *steerOptions) registerChange(cmd *cobra.Command, kind report.Kind) {
 	o.report = outputRows(cmd, kind)
 }
 
-// registerWho adds the flags to say who acts, and why.
-func (o *steerOptions) registerWho(cmd *cobra.Command) {
+// whoFlags are the flags to say who acts, and why.
+type whoFlags struct{ by, reason string }
+
+// registerWho adds the flags to a command.
+func (o *whoFlags) registerWho(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.by, "by", "", "who, `text` for others (default your user and host)")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
 }
@@ -104,9 +106,16 @@ func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *adm
 	})
 }
 
+// acting returns who acts, and why.
+func (o *whoFlags) acting() admin.Options {
+	return admin.Options{By: cmp.Or(o.by, whoami()), Reason: o.reason}
+}
+
 // settings returns who acts, and how.
 func (o *steerOptions) settings() admin.Options {
-	return admin.Options{By: cmp.Or(o.by, whoami()), Reason: o.reason, DryRun: o.sure.DryRun}
+	options := o.acting()
+	options.DryRun = o.sure.DryRun
+	return options
 }
 
 // open opens the container read by the unit, and the leases of the unit.

@@ -16,9 +16,6 @@ const words = {
   drop: { button: 'Remove', about: 'Remove a dead letter of', note: '' },
 };
 
-// onLetters are the actions on dead letters, which have no history.
-const onLetters = new Set(['retry', 'release', 'drop']);
-
 // buttonFor makes the button that opens the dialog of an action.
 export function buttonFor(action, unit, more = {}, title = words[action].button) {
   return make('button', { type: 'button', class: 'act', click: (e) => new Dialog(action, unit, more, e.target).open() },
@@ -40,7 +37,7 @@ class Dialog {
     this.element = make('dialog', { 'aria-labelledby': id, close: () => this.close() },
       make('form', { submit: (e) => { e.preventDefault(); this.carryOut(); } }, this.title,
         this.words.note ? make('p', { class: 'quiet' }, this.words.note) : null, ...fields,
-        onLetters.has(action) ? null : make('label', {}, 'Reason, for the history ', this.reason), this.said, this.state,
+        make('label', {}, 'Reason, for the history ', this.reason), this.said, this.state,
         make('p', { class: 'buttons' }, this.act, this.end)));
   }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
@@ -55,6 +56,8 @@ type Query struct {
 	// Leases is the address of the lease container in which the unit must be if it has no letters, so that a wrong
 	// name is no empty list; by default leases, beside the letters, if that is there.
 	Leases string
+
+	By admin.Options // who acts, and why, for the history of the unit
 }
 
 // Seq yields letters, and ends at an error.
@@ -121,15 +124,12 @@ func (q Query) checkName(ctx context.Context, o *place.Opener, at Place) error {
 // hasLeases reports whether the unit has leases. The error is nil if nobody can say so, because the leases are where
 // no flag leads.
 func (q Query) hasLeases(ctx context.Context, o *place.Opener, at place.Address) (known bool, unknown error) {
-	leases := at.Beside(unit.DefaultContainer)
-	if q.Leases != "" {
-		var err error
-		if leases, err = o.Parse("--leases", q.Leases); err != nil {
-			return false, usage.Error{Err: err}
-		}
+	leases, err := q.leasesOf(o, at)
+	if err != nil {
+		return false, err
 	}
 	r := Redrive{Query: q, Leases: leases, Opener: o}
-	_, _, err := r.findUnit(ctx)
+	_, _, err = r.findUnit(ctx)
 	switch {
 	case errors.As(err, new(unit.UnknownError)):
 		return false, err
@@ -204,7 +204,7 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 			return 0, err
 		}
 		all := q.orUnknown(ctx, o, at, q.filterMeant(boxes.Letters(ctx, q.Key)))
-		return q.dropLetters(ctx, boxes, all, q.warning(at, warn), approve)
+		return q.dropLetters(ctx, boxes, all, q.warning(at, warn), approve, q.recordDrop(o, at))
 	}
 	b, err := deadletters.File(at.File, q.Name)
 	if errors.Is(err, deadletters.ErrInUse) {
@@ -218,14 +218,14 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 		warn(fmt.Sprintf("the last line of %s was cut off, %d bytes: a crash had interrupted it", at.File, torn))
 	}
 	all := q.orUnknown(ctx, o, at, q.filterMeant(b.Letters(ctx, q.Key)))
-	return q.dropLetters(ctx, b, all, q.warning(at, warn), approve)
+	return q.dropLetters(ctx, b, all, q.warning(at, warn), approve, q.recordDrop(o, at))
 }
 
 // dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way,
 // the remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
 // more. If the failed letter of a held key is removed, no retry reaches the held ones. drop calls warn about both.
 func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn warning,
-	approve func(letters int) (bool, error),
+	approve func(letters int) (bool, error), record dropNoter,
 ) (int, error) {
 	doomed, err := q.gatherNamed(letters)
 	if err != nil || len(doomed) == 0 {
@@ -234,14 +234,14 @@ func (q Query) dropLetters(ctx context.Context, b box, letters Seq, warn warning
 	if sure, err := approve(len(doomed)); !sure || err != nil {
 		return len(doomed), err
 	}
-	for _, l := range doomed {
+	for done, l := range doomed {
 		if err := b.Remove(ctx, l.Change.PartitionKey, l.ID); err != nil {
-			return 0, err
+			return 0, errors.Join(err, record(ctx, doomed, done, err))
 		}
 	}
 	warnOfKeys(doomed, warn)
 	warnOfHeld(ctx, b, doomed, warn)
-	return len(doomed), nil
+	return len(doomed), record(ctx, doomed, len(doomed), nil)
 }
 
 // warnOfKeys warns of the keys of which held letters were removed.

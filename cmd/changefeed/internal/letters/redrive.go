@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,12 +69,43 @@ const maxUnserved = 3
 // question is a request to the processors of the unit.
 type question struct {
 	answer Answer
+	change admin.FailedChange // of the letter; zero for a key
 	ask    func(ctx context.Context) (deadletters.Outcome, error)
 }
 
 // askEach sends the requests in turn, and calls each with every answer. A request that is not served does not stop the
-// others. But if no processor seems to serve a lease, the other requests of that lease are skipped.
-func (r *Redrive) askEach(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question,
+// others. But if no processor seems to serve a lease, the other requests of that lease are skipped. What became of all
+// is a line in the history of the unit.
+func (r *Redrive) askEach(ctx context.Context, source feed.Source, store feed.LeaseStore, action admin.Action,
+	all []question, each func(Answer) error,
+) error {
+	leaseOf, err := finder(ctx, source, store)
+	if err != nil {
+		return err
+	}
+	line := lineOf(action, all)
+	err = r.askInTurn(ctx, leaseOf, all, func(a Answer) error {
+		if a.Result == isHandled {
+			line.Done++
+		} else {
+			line.Failed = cmp.Or(line.Failed, string(a.Cause), a.Result)
+		}
+		if err := each(a); err != nil {
+			return fmt.Errorf("write answer: %w", err)
+		}
+		return nil
+	})
+	if len(all) == 0 {
+		return err
+	}
+	if err != nil {
+		line.Failed = cmp.Or(line.Failed, err.Error())
+	}
+	return errors.Join(err, admin.Open(source, store, r.By).Record(ctx, line))
+}
+
+// askInTurn sends the requests, and calls each with every answer.
+func (r *Redrive) askInTurn(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question,
 	each func(Answer) error,
 ) error {
 	inVain := map[string]int{}
@@ -86,7 +118,7 @@ func (r *Redrive) askEach(ctx context.Context, leaseOf func(key feed.PartitionKe
 			inVain[lease] = 0
 		}
 		if err := each(a); err != nil {
-			return fmt.Errorf("write answer: %w", err)
+			return err
 		}
 		if ctx.Err() != nil { // the command was interrupted
 			return context.Cause(ctx)
@@ -123,7 +155,7 @@ func finder(ctx context.Context, source feed.Source, store feed.LeaseStore) (of 
 // held letters are skipped, because these are handled automatically after the letters before them. Naming a held
 // letter is a usage error.
 func (r *Redrive) Retry(ctx context.Context, each func(Answer) error) error {
-	asked, err := r.failedLetters(ctx)
+	failed, err := r.failedLetters(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +163,7 @@ func (r *Redrive) Retry(ctx context.Context, each func(Answer) error) error {
 	if err != nil {
 		return err
 	}
-	return r.retryEach(ctx, source, leases, asked, each)
+	return r.retryEach(ctx, source, leases, failed, each)
 }
 
 // failedLetters returns the letters to retry.
@@ -159,10 +191,6 @@ func (r *Redrive) failedLetters(ctx context.Context) ([]feed.DeadLetter, error) 
 func (r *Redrive) retryEach(ctx context.Context, source feed.Source, store feed.LeaseStore, asked []feed.DeadLetter,
 	each func(Answer) error,
 ) error {
-	leaseOf, err := finder(ctx, source, store)
-	if err != nil {
-		return err
-	}
 	var ids []string
 	for _, l := range asked {
 		ids = append(ids, l.ID)
@@ -172,12 +200,13 @@ func (r *Redrive) retryEach(ctx context.Context, source feed.Source, store feed.
 	for _, l := range asked {
 		all = append(all, question{
 			answer: Answer{ID: report.Known(l.ID), short: short[l.ID], Key: json.RawMessage(l.Change.PartitionKey)},
+			change: changeOf(l),
 			ask: func(ctx context.Context) (deadletters.Outcome, error) {
 				return deadletters.Redrive(ctx, source, store, l.Change.PartitionKey, l.ID)
 			},
 		})
 	}
-	return r.askEach(ctx, leaseOf, all, each)
+	return r.askEach(ctx, source, store, admin.ActionRetry, all, each)
 }
 
 // Release lets keys continue without their failed changes, and calls each with every result. The keys are those of
@@ -208,10 +237,6 @@ func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 func (r *Redrive) releaseEach(ctx context.Context, source feed.Source, store feed.LeaseStore, keys []feed.PartitionKey,
 	each func(Answer) error,
 ) error {
-	leaseOf, err := finder(ctx, source, store)
-	if err != nil {
-		return err
-	}
 	var all []question
 	for _, key := range keys {
 		all = append(all, question{
@@ -221,7 +246,7 @@ func (r *Redrive) releaseEach(ctx context.Context, source feed.Source, store fee
 			},
 		})
 	}
-	return r.askEach(ctx, leaseOf, all, each)
+	return r.askEach(ctx, source, store, admin.ActionRelease, all, each)
 }
 
 // Withdraw withdraws the requests for the key of the query, or for all keys of the unit if the key is empty, and

@@ -29,15 +29,15 @@ type action struct {
 	At     time.Time `json:"at" about:"when the action had ended, by the clock of the store"`
 	By     *string   `json:"by" about:"who; null if the program did not say"`
 	Reason *string   `json:"reason" about:"why; null if nobody said"`
-	Action string    `json:"action" about:"pause, resume, reset, restore, skip, cleanup, or an action of a later version"`
+	Action string    `json:"action" about:"pause, resume, reset, restore, skip, cleanup; of letters retry, release, drop; or one of a later version"`
 	Range  *string   `json:"range" about:"of effective partition keys, min-max in hex"`
-	Count  int       `json:"count" about:"how many leases were meant; of a cleanup: records; of a skip: changes"`
+	Count  int       `json:"count" about:"how many leases were meant, or records (cleanup), changes (skip), letters, keys (release)"`
 	Done   int       `json:"done" about:"how many of them were done"`
 	Moves  []move    `json:"moves" about:"positions of the first 16 leases of a reset or restore"`
 	Failed *string   `json:"failed" about:"why the action was not carried out as a whole; null if it was"`
 
-	Key     json.RawMessage `json:"key" about:"the partition key of a reset of one key, an array; null for all others"`
-	Changes []change        `json:"changes" about:"the first 16 changes of a skip"`
+	Key     json.RawMessage `json:"key" about:"the partition key of a reset, or of letters, of one key, an array; null for all others"`
+	Changes []change        `json:"changes" about:"the first 16 changes of a skip, or of letters"`
 }
 
 // change is a change that was skipped, for programs.
@@ -133,13 +133,21 @@ func headOf(e admin.Entry) []string {
 	}
 }
 
-// rangeOf returns the range of an entry and, if it had several, how many leases, changes or records.
+// rangeOf returns the range of an entry or, if it is about letters, their key. If the entry had several things, rangeOf
+// also says how many of what.
 func rangeOf(e admin.Entry) string {
-	things := map[admin.Action]string{admin.ActionSkip: "change", admin.ActionCleanUp: "record"}
-	if e.Count == 1 {
-		return e.Range.String()
+	things := map[admin.Action]string{
+		admin.ActionSkip: "change", admin.ActionCleanUp: "record", admin.ActionRetry: "letter",
+		admin.ActionDrop: "letter", admin.ActionRelease: "key",
 	}
-	return fmt.Sprintf("%s (%s)", e.Range, terminal.Count(e.Count, cmp.Or(things[e.Action], "lease")))
+	of := e.Range.String()
+	if isOfLetters := things[e.Action] == "letter" || things[e.Action] == "key"; isOfLetters && e.Key != "" {
+		of = terminal.OneLine(string(e.Key))
+	}
+	if e.Count == 1 {
+		return of
+	}
+	return fmt.Sprintf("%s (%s)", of, terminal.Count(e.Count, cmp.Or(things[e.Action], "lease")))
 }
 
 // detail is a position of an entry, or a change.

@@ -1,0 +1,153 @@
+package letters
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed/admin"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+)
+
+// told returns the lines of a history, without their times.
+func told(t *testing.T, source feed.Source, leases feed.LeaseStore) string {
+	t.Helper()
+	all, err := admin.Open(source, leases, admin.Options{}).History(t.Context())
+	if err != nil && !errors.Is(err, feed.ErrNotFound) {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range all {
+		line := fmt.Sprintf("%s %s by %s for %s: %d of %d", e.Action, e.Key, e.By, e.Reason, e.Done, e.Count)
+		for _, c := range e.Changes {
+			line += " " + c.ID
+		}
+		if e.Failed != "" {
+			line += ", " + e.Failed
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Each retry and release is a line in the history of the unit, with all its letters or keys, also if it has failed.
+func TestWhatIsAskedOfLettersIsInTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnit(t)
+		defer u.db.Close()
+		u.By = admin.Options{By: "ada", Reason: "INC-1"}
+		broken := []string{"bad", "worse"}
+		defer u.serve(t, &broken)()
+		for city, order := range map[string]string{"Paris": "bad", "Rome": "worse"} {
+			document := fmt.Appendf(nil, `{"id":%q,"city":%q}`, order, city)
+			if _, err := u.orders.Upsert(t.Context(), document); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute) // for both to be parked
+		failed, err := u.failedLetters(t.Context())
+		if err != nil || len(failed) != 2 {
+			t.Fatalf("to be retried: %v, %v", failed, err)
+		}
+		if failed[0].Change.ID != "bad" {
+			failed[0], failed[1] = failed[1], failed[0]
+		}
+		broken = broken[1:]
+		u.retried(t, failed...)
+		u.retried(t)
+		u.retried(t, failed[1])
+		if err := u.releaseEach(t.Context(), u.orders, u.leases, []feed.PartitionKey{feed.Key("Rome")},
+			func(Answer) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		const by = " by ada for INC-1: "
+		want := "retry " + by + "1 of 2 bad worse, worse is broken; " +
+			`retry ["Rome"]` + by + "0 of 1 worse, worse is broken; " +
+			`release ["Rome"]` + by + "1 of 1"
+		if got := told(t, u.orders, u.leases); got != want {
+			t.Errorf("the history is\n%s, want\n%s", got, want)
+		}
+	})
+}
+
+// A drop is a line in the history if the leases of the unit are beside the letters, or where a flag says. Otherwise the
+// letters are dropped all the same.
+func TestADropIsInTheHistory(t *testing.T) {
+	for _, tt := range []struct{ leases, flag, want string }{
+		{"leases", "", `drop ["London"] by ada for : 1 of 1 order-12.0`},
+		{"others", "", ""},
+		{"others", "others", `drop ["London"] by ada for : 1 of 1 order-12.0`},
+	} {
+		at, _ := stored(t)
+		db, err := docstore.Open(at.Address.Dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		orders, err := db.Container("orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(c *docstore.Container) *docstore.Leases {
+			t.Helper()
+			leases, err := docstore.NewLeases(t.Context(), c, "mailer", orders)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leases
+		}
+		if _, err := open(create(t, db, tt.leases, "/id")).Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		opener := place.NewOpener(place.Settings{})
+		q := Query{
+			Name: "mailer", Source: "docstore:" + at.Address.Dir + "#orders", IDs: []string{"12.0"},
+			By: admin.Options{By: "ada"},
+		}
+		if tt.flag != "" {
+			q.Leases = "docstore:" + at.Address.Dir + "#" + tt.flag
+		}
+		n, err := q.Drop(t.Context(), opener, at, nil, surely)
+		if n != 1 || errors.Join(err, opener.Close()) != nil {
+			t.Errorf("%+v: dropped %d, %v", tt, n, err)
+		}
+		if db, err = docstore.Open(at.Address.Dir, docstore.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := db.Container(tt.leases)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if orders, err = db.Container("orders"); err != nil {
+			t.Fatal(err)
+		}
+		if got := told(t, orders, open(c)); got != tt.want {
+			t.Errorf("%+v: the history is %q, want %q", tt, got, tt.want)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A drop that cannot be recorded where a flag says has dropped its letters, and says what is missing.
+func TestADropThatIsNotRecordedSaysSo(t *testing.T) {
+	at := filed(t)
+	q := Query{Name: "mailer", Leases: "docstore:" + t.TempDir() + "#none", IDs: []string{"13.0"}}
+	n, err := q.Drop(t.Context(), place.NewOpener(place.Settings{}), at, func(string) {}, surely)
+	if n != 1 || !errors.Is(err, admin.ErrNotRecorded) {
+		t.Errorf("dropped %d, %v, want 1 and that its line is missing", n, err)
+	}
+	if left, err := listed(t, Query{Name: "mailer"}, at); strings.Contains(left, "13.0") || err != nil {
+		t.Errorf("left %s, %v", left, err)
+	}
+}
