@@ -265,7 +265,8 @@ func TestLettersAreSteered(t *testing.T) {
 		}
 		const somebody = "by somebody at the dashboard of a process\n"
 		if want := "retry, 0 of 1 letter " + all.Letters[0].ID + ": the handler has failed again: " +
-			errBroken.Error() + ",  " + somebody + "drop, 1 of 1 , INC-7 " + somebody + "release, 1 of 1 ,  " + somebody +
+			errBroken.Error() + ",  " + somebody + "drop, 1 of 1 , INC-7 " + somebody + "release, 1 of 1 ,  " +
+			somebody +
 			"release, 0 of 1 nothing to do,  " + somebody; said != want {
 			t.Errorf("the history of the lease is\n%swant\n%s", said, want)
 		}
