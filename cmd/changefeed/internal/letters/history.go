@@ -49,7 +49,7 @@ func (q Query) recordDrop(o *place.Opener, at Place) dropNoter {
 		if line.Done = done; failed != nil {
 			line.Failed = failed.Error()
 		}
-		source, store, err := q.findUnit(ctx, o, at)
+		source, store, err := q.findByLeases(ctx, o, at)
 		switch {
 		case err == nil:
 			return admin.Open(source, store, q.By).Record(ctx, line)
@@ -60,8 +60,8 @@ func (q Query) recordDrop(o *place.Opener, at Place) dropNoter {
 	}
 }
 
-// findUnit finds the unit of letters by the leases that a flag names, or else by those beside the letters.
-func (q Query) findUnit(ctx context.Context, o *place.Opener, at Place) (feed.Source, feed.LeaseStore, error) {
+// findByLeases finds the unit of letters by the leases that a flag names, or else by those beside the letters.
+func (q Query) findByLeases(ctx context.Context, o *place.Opener, at Place) (feed.Source, feed.LeaseStore, error) {
 	if at.File != "" && q.Leases == "" {
 		return nil, nil, errors.New("a file of letters does not say where the leases of its unit are")
 	}
