@@ -45,7 +45,7 @@ func (c *Command) letter(ctx context.Context, s *shown) (*feed.DeadLetter, error
 func recorded(do action) action {
 	return func(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 		done, err := do(ctx, s, c)
-		if c.Preview || errors.Is(err, feed.ErrBadRequest) || errors.Is(err, feed.ErrNotFound) {
+		if errors.Is(err, feed.ErrBadRequest) || errors.Is(err, feed.ErrNotFound) {
 			return done, err
 		}
 		key, _ := c.key()
