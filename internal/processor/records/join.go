@@ -46,7 +46,9 @@ func Joint(left, right feed.Record) feed.Record {
 		Position: left.Position, Mode: left.Mode, Properties: maps.Clone(right.Properties),
 	}
 	maps.Copy(l.Properties, left.Properties)
-	for _, own := range []string{notes.PartsProperty, notes.JoiningProperty, notes.DueProperty, notes.MakerProperty} {
+	for _, own := range []string{
+		notes.PartsProperty, notes.JoiningProperty, notes.DueProperty, notes.MakerProperty, notes.GivenProperty,
+	} {
 		SetProperty(&l, own, "")
 	}
 	SetGeneration(&l, max(GenerationOf(left), GenerationOf(right))+1)

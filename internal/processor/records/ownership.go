@@ -40,8 +40,26 @@ func TakeableAt(l feed.Record, expiration time.Duration) time.Time {
 // TermOf returns the number of the lease's owner.
 func TermOf(l feed.Record) int64 { return notes.Number(l.Properties, notes.TermProperty) }
 
+// GiveTo prepares the lease for being handed over to another instance, or to none.
+func GiveTo(l *feed.Record, to balance.Owner) {
+	l.Owner, l.Epoch = to.Instance, to.Epoch
+	given := ""
+	if to != (balance.Owner{}) {
+		given = notes.PlainNumber(TermOf(*l))
+	}
+	SetProperty(l, notes.GivenProperty, given)
+}
+
+// IsUnbegun reports whether a lease was handed over to its owner, and the owner has not begun. An owner begins with a
+// write of the next term, also one of an older version.
+func IsUnbegun(l feed.Record) bool {
+	given := l.Properties[notes.GivenProperty]
+	return l.State == feed.StateLive && !l.Free() && given != "" && given == notes.PlainNumber(TermOf(l))
+}
+
 // BeginTerm prepares the lease for a new owner.
 func BeginTerm(l *feed.Record) {
+	SetProperty(l, notes.GivenProperty, "")
 	SetProperty(l, notes.DueProperty, "")
 	SetProperty(l, notes.MakerProperty, "")
 	SetProperty(l, notes.TermProperty, notes.PlainNumber(TermOf(*l)+1))

@@ -44,7 +44,7 @@ func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
 	defer cancel()
 	err := w.keeper.storeWith(ctx, func(l *feed.Record) {
-		l.Owner, l.Epoch = e.To.Instance, e.To.Epoch
+		records.GiveTo(l, e.To)
 		if e.Undone {
 			records.EndJoining(l)
 		}

@@ -47,7 +47,9 @@ func (b *balancer) situation() situation {
 		leases: good, capacity: map[balance.Owner]balance.Capacity{}, keeping: map[balance.Owner]bool{},
 	}
 	s.admit(b.in.Me, sharing(b.in))
+	left := map[balance.Owner]bool{}
 	for _, host := range b.in.View.Kind(feed.KindHost) {
+		left[records.OwnerOf(host)] = host.State == feed.StateRetired
 		alive := host.Err == nil && host.State == feed.StateLive &&
 			b.planned.Sub(host.Updated) <= host.Expiration+records.ClockGrain
 		if alive && records.OwnerOf(host) != b.in.Me {
@@ -62,7 +64,8 @@ func (b *balancer) situation() situation {
 			Token: lease.Token, Owner: records.OwnerOf(lease), Stage: stageOf(lease, pauses),
 			Fenced: fenced, Overdue: b.isOverdue(lease), Load: notes.Number(lease.Properties, notes.LoadProperty),
 			Free: lease.Free() && !fenced || !lease.Free() &&
-				records.IsExpired(lease, b.planned, b.in.Options.Expiration),
+				(records.IsExpired(lease, b.planned, b.in.Options.Expiration) ||
+					left[records.OwnerOf(lease)] && records.IsUnbegun(lease)),
 		}
 	}
 	s.plan = balance.Compute(b.in.Me, s.alive, s.capacity, leases)

@@ -139,7 +139,7 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 // away trusts the lease until the expiry, and notices us only at the next write.
 func (b *balancer) fencedUntil(seen feed.Record) time.Time {
 	now, until := b.in.View.Now(), seen.Fence // an owner may be taken over while it waits for the one before
-	given := seen.Free() || records.OwnerOf(seen) == b.in.Me
+	given := seen.Free() || records.OwnerOf(seen) == b.in.Me || records.IsUnbegun(seen)
 	if !given && !records.IsExpired(seen, now, b.in.Options.Expiration) {
 		trusted := seen.Updated.Add(max(seen.Expiration, b.in.Options.Expiration) + records.ClockGrain)
 		until = slices.MaxFunc([]time.Time{until, trusted}, time.Time.Compare)

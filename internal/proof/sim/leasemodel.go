@@ -19,7 +19,8 @@ import (
 //   - a write is carried out exactly if its ETag is the stored one
 //   - a listing shows the last write
 //   - a lease is written by who owns it. Who does not may only take it: when it is free, or when its owner has been
-//     silent for its expiration, or at any time if it then does not move the position before the end of this time
+//     silent for its expiration or has not begun since it was handed over, or at any time if it then does not move the
+//     position before the end of this time
 //   - the position never moves back, but in a retired lease made anew, or by a reset
 //   - an operator writes a lease nobody works on, and leaves it without an owner; so does who removes an old mark
 //
@@ -37,6 +38,8 @@ type record struct {
 	valid  int64 // how long its owner may be silent
 	barred int64 // when the position may move, after a theft
 	asMade bool  // its maker has not written it since it was made, and has said until when the create had to arrive
+
+	unbegun bool // it was handed over, and its receiver has not begun
 }
 
 // content is the part of a write a listing must show again.
@@ -224,6 +227,7 @@ func (l *look) storedRecord() record {
 	return record{
 		content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(),
 		valid: int64(l.sent.Expiration), asMade: l.verb == create && l.sent.Properties[notes.DueProperty] != "",
+		unbegun: records.IsUnbegun(l.sent),
 	}
 }
 
@@ -251,7 +255,7 @@ func (l *look) updatedRecord(r record) (next record, allowed bool) {
 		if next.owner != l.me || next.token != r.token {
 			return next, false // neither by the owner nor to take the lease
 		}
-		if r.owner.name != "" {
+		if r.owner.name != "" && !r.unbegun {
 			barred = max(barred, r.sent+r.valid)
 		}
 	}
