@@ -126,7 +126,8 @@ func drawCheckpoint() *diagram {
 	d.line(405, 56, 405, 112, true)
 	d.box(310, 112, 190, 34, failed, "the process ends here")
 	d.arrow(405, 146, 405, 174)
-	d.box(110, 176, 420, 44, plain, "the next owner begins at the stored position:", "the handler receives the batch again")
+	d.box(110, 176, 420, 44, plain, "the next owner begins at the stored position:",
+		"the handler receives the batch again")
 	d.line(510, 76, 510, 94, false)
 	d.line(510, 94, 90, 94, false)
 	d.arrow(90, 94, 90, 79)
