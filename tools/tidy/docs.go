@@ -30,6 +30,8 @@ var (
 	cutTable  = regexp.MustCompile(`(?m)^\n(\|.*)\n(.*)$`)
 	ruler     = regexp.MustCompile(`^\|[-:| ]+\|$`)
 	notInSlug = regexp.MustCompile(`[^\w -]`)
+	// a test, a fuzz target or an example
+	proof = regexp.MustCompile(`^(Test|Fuzz|Example)[A-Z]\w*$`)
 )
 
 // checkDocs resolves the names in the README, in CONTRIBUTING.md and in the documents under docs, because the name of
@@ -176,6 +178,9 @@ func (n names) resolves(word string, strict bool) bool {
 	}
 	if goFile.MatchString(word) {
 		return slices.ContainsFunc(n.paths, func(p string) bool { return strings.HasSuffix("/"+p, "/"+word) })
+	}
+	if proof.MatchString(word) {
+		return n.declared[word] || !strict
 	}
 	if m := function.FindStringSubmatch(word); m != nil {
 		return n.declared[m[1]] || !strict

@@ -176,7 +176,7 @@ var samples = []badSample{
 		"README.md:#nowhere README.md:Container.Write README.md:Containr.Read " +
 			"README.md:a.b.c README.md:docs/lost.md README.md:docstore.Close README.md:docstore.crawl " +
 			"README.md:docstore/gone.go README.md:docstr.Open README.md:lost() docs/walk.md:Container.look " +
-			"docs/walk.md:gone.go docs/walk.md:walk.on docs/walk.md:| c |",
+			"docs/walk.md:TestItRuns docs/walk.md:gone.go docs/walk.md:walk.on docs/walk.md:| c |",
 	},
 
 	{"dependency", "direct and undecided", "-- go.mod --\nmodule m\n\nrequire example.org/a v1.0.0\n\n" +
@@ -208,13 +208,14 @@ var samples = []badSample{
 
 const docSample = "-- docstore/feed.go --\npackage docstore\nimport \"context\"\nvar _ context.Context\n" +
 	"type Container struct { Name string }\nfunc (c *Container) Read() {}\nfunc Open() {}\nfunc walk() {}\n" +
+	"-- docstore/feed_test.go --\npackage docstore\nfunc TestItWalks() {}\n" +
 	"-- README.md --\n# Head: one\n[ok](docs/walk.md#part-two) [ok](docs) [ok](#head-one) [ok](https://x.y/z) " +
 	"[bad](docs/lost.md) [bad](#nowhere)\n`docstore/feed.go` `feed.go` `docstore/gone.go` `docstore.Open` " +
 	"`docstore.Open(dir, opts)` `docstore.Close` `docstr.Open` `docstore.walk` `docstore.crawl` `orders.json`\n" +
 	"`Container.Read` `Container.Name` `docstore.Container.Read` `Container.Write` `Containr.Read` `walk()` `lost()`\n" +
 	"`context.Context` `README.md` `go.mod` `a.b.c` `*_test.go` `go test ./...`\n```go\nx.Gone() // gone.go\n```\n" +
 	"-- docs/walk.md --\n## Part two\n```\nwrite ─► Container.Read feed.go Some.Thing f(x) Container.look e.g.\n  └► gone.go\n```\n" +
-	"`walk.on`\n\n| a |\n|---|\n| b |\n\n| c |\n"
+	"`walk.on` `TestItWalks` `TestItRuns`\n\n| a |\n|---|\n| b |\n\n| c |\n"
 
 func rootFiles(n int) string {
 	var b strings.Builder

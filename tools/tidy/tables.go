@@ -325,6 +325,7 @@ var edges = map[string][]string{
 	"tools/measure":                    {},
 	"tools/long":                       {},
 	"tools/stress":                     {},
+	"tools/diagrams":                   {},
 	"tools/pictures":                   {},
 	"tools/size":                       {},
 	"internal/proof/nethost":           {"docstore", "feed"},

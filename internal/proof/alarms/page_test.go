@@ -236,3 +236,18 @@ func TestTheBlocksOfThePageAreValid(t *testing.T) {
 		t.Errorf("no rule records %s", recordsOf(nil)[0])
 	}
 }
+
+// Whoever is paged finds what to do: the handbook leads from each alarm to a section.
+func TestTheHandbookHasEachAlarm(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/handbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Each alarm\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, r := range readRules() {
+		if r.Alert != "" && !regexp.MustCompile(`(?m)^\|.*\b`+r.Alert+`\b.*\]\(#`).MatchString(table) {
+			t.Errorf("the handbook has no section for %s", r.Alert)
+		}
+	}
+}
