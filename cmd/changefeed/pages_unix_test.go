@@ -26,9 +26,9 @@ const pagePatience = 2 * time.Minute
 // generatedPages have lines of commands as an explanation, and no commands to run.
 var generatedPages = []string{"docs/reference/commands.md", "docs/reference/options.md", "docs/README.md"}
 
-// TestTheCommandsOfEachDocumentRun runs the fenced commands of the README and of each page of the documentation: those
-// of a page in order, by one shell, in an empty folder. What a block says about itself is in comments that readers do
-// not see: blocksOf explains them.
+// TestTheCommandsOfEachDocumentRun runs the fenced commands of the README and of each page of the documentation. One
+// shell runs those of a page, in order, in an empty folder. What a block says about itself is in comments that readers
+// do not see: blocksOf explains them.
 func TestTheCommandsOfEachDocumentRun(t *testing.T) {
 	t.Parallel()
 	for _, page := range documents(t) {
@@ -153,7 +153,8 @@ func (p *pageRun) add(b block) {
 	case b.until != "":
 		out := fmt.Sprintf("%s/out-%d", p.t.TempDir(), b.line)
 		fmt.Fprintf(&p.script, "exec_%d() { exec %s\n}\n", b.line, strings.TrimSpace(b.text))
-		fmt.Fprintf(&p.script, "exec_%d >%s 2>&1 &\nrunning=\"$running $!\"\nawait %s '%s' $!\n", b.line, out, out, b.until)
+		fmt.Fprintf(&p.script, "exec_%d >%s 2>&1 &\n", b.line, out)
+		fmt.Fprintf(&p.script, "running=\"$running $!\"\nawait %s '%s' $!\n", out, b.until)
 	default:
 		p.script.WriteString(b.text)
 	}
@@ -190,7 +191,7 @@ func (p *pageRun) addConsole(b block) {
 	flush()
 }
 
-// compare says in which line a command has said something else. An ellipsis stands for any text in a line, or, alone in a
+// compare says what a command has said else than the page. An ellipsis stands for any text in a line, or, alone in a
 // line, for any lines.
 func (c transcript) compare() error {
 	text, err := os.ReadFile(c.file)
@@ -235,8 +236,13 @@ func (p *pageRun) play(page string, ports map[string]string) string {
 		t.Fatal(err)
 	}
 	// A server listens on the port of the page's addresses.
-	wrapper := "#!/bin/sh\ncase \"$1 $*\" in\n*--listen*) ;;\n'serve '*) exec " + real + " \"$@\" --listen 127.0.0.1:" +
-		portOr(t, ports, "8081") + " ;;\nesac\nexec " + real + " \"$@\"\n"
+	wrapper := fmt.Sprintf(`#!/bin/sh
+case "$1 $*" in
+*--listen*) ;;
+'serve '*) exec %[1]s "$@" --listen 127.0.0.1:%[2]s ;;
+esac
+exec %[1]s "$@"
+`, real, portOr(t, ports, "8081"))
 	if err := os.WriteFile(filepath.Join(tools, "changefeed"), []byte(wrapper), 0o755); err != nil {
 		t.Fatal(err)
 	}

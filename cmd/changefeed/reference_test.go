@@ -20,8 +20,8 @@ func TestTheReferenceOfCommandsIsCurrent(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# Commands
 
-Every command and every flag of ` + "`changefeed`" + `, from the help of the commands. ` + "`changefeed COMMAND --help`" + `
-shows the same in a terminal, and ` + "`changefeed man DIR`" + ` writes manual pages.
+Every command and every flag, from the help of the commands. The flag --help of a command shows the same in a terminal,
+and ` + "`changefeed man DIR`" + ` writes manual pages.
 
 | command | what it does |
 |---|---|

@@ -326,6 +326,7 @@ var edges = map[string][]string{
 	"tools/long":                       {},
 	"tools/stress":                     {},
 	"tools/pictures":                   {},
+	"tools/reference":                  {},
 	"tools/size":                       {},
 	"internal/proof/nethost":           {"docstore", "feed"},
 	"internal/proof/alarms":            {},                       // tests alone, of files for other programs
@@ -372,6 +373,8 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser)/|examples/(exactlyonce|recipes)/)?go\.(mod|sum)$`),
 	regexp.MustCompile(`^dashboard/page/[a-z]+\.(html|css|js|svg)$`),
 	regexp.MustCompile(`^conformance/browser/package(-lock)?\.json$`), // the rules of accessibility
+	regexp.MustCompile(`^docs/\.site/(navigation|package(-lock)?)\.json$`),
+	regexp.MustCompile(`^docs/\.site/\.vitepress/(config\.mjs|theme/(index\.js|style\.css))$`),
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),

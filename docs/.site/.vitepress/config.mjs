@@ -14,7 +14,7 @@ const sidebar = groups
     text: group.title,
     items: group.pages
       .filter(({ page }) => existsSync(join(docs, page)))
-      .map(({ page, title }) => ({ text: title, link: "/" + page.replace(/(README)?\.md$/, (m) => (m === ".md" ? "" : "")) })),
+      .map(({ page, title }) => ({ text: title, link: "/" + page.replace(/(README)?\.md$/, "") })),
   }))
   .filter((group) => group.items.length > 0);
 
@@ -49,7 +49,6 @@ export default defineConfig({
     anchor: { slugify: slug },
     theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
     config(md) {
-      const plain = md.renderer.rules.link_open;
       md.core.ruler.push("outside", (state) => {
         for (const token of state.tokens) {
           for (const child of token.children ?? []) {
@@ -58,7 +57,10 @@ export default defineConfig({
           }
         }
       });
-      md.renderer.rules.link_open = plain;
+      // Comments are for the tests.
+      md.core.ruler.before("block", "comments", (state) => {
+        state.src = state.src.replace(/^<!--[\s\S]*?-->$/gm, "");
+      });
       const text = md.renderer.rules.text;
       md.renderer.rules.text = (...args) => text(...args).replaceAll("{{", "&#123;&#123;");
     },
