@@ -183,7 +183,7 @@ cold: ## processor time, user and system, of a build with an empty cache (the se
 conformance-go: ## the Go SDK's own emulator suite, unmodified, against this server
 	cd conformance/go && $(GO) run .
 
-browser: ## the dashboard in Chromium (skipped without a browser; with npm also the rules of accessibility)
+browser: site ## the dashboard in Chromium (skipped without a browser; with npm also the rules of accessibility)
 	cd conformance/browser && { command -v npm >/dev/null && npm ci --no-audit --no-fund --loglevel=error || echo "skipped: axe-core cannot be had"; } && \
 	$(GO) test -count=1 -timeout=10m ./...
 

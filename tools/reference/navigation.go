@@ -58,7 +58,7 @@ func indexPage(top string) (string, error) {
 	b.WriteString(`# Documentation of changefeed
 
 changefeed is a change feed processor for Azure Cosmos DB, with an embedded store, a server and a command. If you are
-new, read [start.md](start.md): it takes five minutes, and needs no account.
+new, [start in five minutes](start.md): you need no account.
 `)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n\n", g.Title)

@@ -28,6 +28,24 @@ function outside(href, page) {
   return `${repository}/blob/main/${target}${fragment ? "#" + fragment : ""}`;
 }
 
+// emptyHeaders makes a header without a text, which Markdown requires of a table, an ordinary cell, and leaves out a row
+// of such headers.
+function emptyHeaders(tokens) {
+  for (let i = 0; i < tokens.length; i++) {
+    if (tokens[i].type !== "thead_open") continue;
+    const end = tokens.findIndex((token, n) => n > i && token.type === "thead_close");
+    const head = tokens.slice(i, end + 1);
+    if (head.every((token) => token.type !== "inline" || token.content === "")) {
+      tokens.splice(i, head.length);
+      continue;
+    }
+    head.forEach((token, n) => {
+      if (token.type !== "th_open" || head[n + 1].content !== "") return;
+      token.tag = head[n + 2].tag = "td";
+    });
+  }
+}
+
 // slug makes the anchors that code hosts make, so that a link works there and here.
 const slug = (text) =>
   text.trim().toLowerCase().replace(/[^\p{L}\p{N}_ -]/gu, "").replaceAll(" ", "-");
@@ -61,6 +79,7 @@ export default defineConfig({
       md.core.ruler.before("block", "comments", (state) => {
         state.src = state.src.replace(/^<!--[\s\S]*?-->$/gm, "");
       });
+      md.core.ruler.push("headers", (state) => emptyHeaders(state.tokens));
       const text = md.renderer.rules.text;
       md.renderer.rules.text = (...args) => text(...args).replaceAll("{{", "&#123;&#123;");
     },
