@@ -198,15 +198,17 @@ func (c transcript) compare() error {
 	if err != nil {
 		return fmt.Errorf("the command has not run: %w", err)
 	}
-	pattern := `(?s)^`
+	var pattern strings.Builder
+	pattern.WriteString(`(?s)^`)
 	for _, line := range c.want {
 		if strings.TrimSpace(line) == "…" {
-			pattern += `(?:.*\n)?`
+			pattern.WriteString(`(?:.*\n)?`)
 			continue
 		}
-		pattern += strings.ReplaceAll(regexp.QuoteMeta(strings.TrimRight(line, " ")), "…", `[^\n]*`) + ` *\n`
+		said := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimRight(line, " ")), "…", `[^\n]*`)
+		pattern.WriteString(said + ` *\n`)
 	}
-	if !regexp.MustCompile(pattern + `$`).Match(text) {
+	if !regexp.MustCompile(pattern.String() + `$`).Match(text) {
 		return fmt.Errorf("the command says\n%s\nthe page says\n%s", text, strings.Join(c.want, "\n"))
 	}
 	return nil
@@ -288,7 +290,8 @@ func localClone(t *testing.T) []string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "changefeed.git")
 	for _, args := range [][]string{
-		{"clone", "--quiet", "--bare", "../..", dir}, {"-C", dir, "branch", "-f", "main", "HEAD"},
+		{"clone", "--quiet", "--bare", "../..", dir},
+		{"-C", dir, "branch", "-f", "main", "HEAD"},
 		{"-C", dir, "symbolic-ref", "HEAD", "refs/heads/main"},
 	} {
 		if said, err := exec.Command("git", args...).CombinedOutput(); err != nil {
