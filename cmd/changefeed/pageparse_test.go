@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // A block is what a test does with a part of a document: a fenced block, or a comment that readers do not see.
@@ -63,12 +64,32 @@ func blocksOf(text string) (all []block, err error) {
 			for i++; i < len(lines) && strings.TrimSpace(lines[i]) != "```"; i++ {
 				b.text += strings.TrimPrefix(lines[i], m[1]) + "\n"
 			}
+			b.imply()
 			all = append(all, b)
 		case strings.TrimSpace(line) != "" && marks != (block{}):
 			return nil, fmt.Errorf("line %d: a mark must stand right before a fenced block", i+1)
 		}
 	}
 	return all, nil
+}
+
+// Some commands say by themselves that a block fetches something, or needs what a test does not have.
+var (
+	fetches   = regexp.MustCompile(`\b(git clone|npm ci|npm install|pip install|go get|go install)\b`)
+	elsewhere = regexp.MustCompile(`(?m)^(?:\$ )?(?:sudo )?(docker|kubectl|helm|kustomize|az|systemctl|npm publish)\b`)
+)
+
+// imply sets the marks of a block of commands that follow from the commands.
+func (b *block) imply() {
+	if b.file != "" || b.lang != "sh" && b.lang != "console" {
+		return
+	}
+	if m := elsewhere.FindStringSubmatch(b.text); m != nil && b.notRun == "" {
+		b.notRun = "needs " + m[1]
+	}
+	if m := fetches.FindStringSubmatch(b.text); m != nil && b.network == "" && b.notRun == "" {
+		b.network = m[1] + " fetches something"
+	}
 }
 
 // mark reads a comment. It adds a mark for the next fenced block, or returns a block of its own.
@@ -100,4 +121,27 @@ func (b *block) mark(text string) (alone block, err error) {
 		return block{}, fmt.Errorf("unknown comment %q: want not run, network, until, file, setup or stop", text)
 	}
 	return block{}, nil
+}
+
+func TestMarksOfBlocksAreRead(t *testing.T) {
+	got, err := blocksOf("<!-- setup: a\nb -->\n<!-- until: ready -->\n```sh\nserve\n```\n\ntext <!-- no -->\n" +
+		"<!-- recorded -->\n```go\nx\n```\n\n```console\n$ docker ps\n```\n\n```sh\ngit clone x\n```\n<!-- stop -->\n")
+	want := []block{
+		{line: 1, lang: "setup", text: "a\nb\n"},
+		{line: 4, lang: "sh", text: "serve\n", until: "ready"},
+		{line: 10, lang: "go", text: "x\n"},
+		{line: 14, lang: "console", text: "$ docker ps\n", notRun: "needs docker"},
+		{line: 18, lang: "sh", text: "git clone x\n", network: "git clone fetches something"},
+		{line: 21, lang: "stop", text: "\n"},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v\nwant %+v", got, err, want)
+	}
+	for _, wrong := range []string{
+		"<!-- not run -->\n```sh\nx\n```\n", "<!-- nto run: why -->\n", "<!-- until: x -->\n\ntext\n", "<!-- file: x\n",
+	} {
+		if got, err := blocksOf(wrong); err == nil {
+			t.Errorf("%q is taken as %+v", wrong, got)
+		}
+	}
 }
