@@ -79,6 +79,9 @@ var (
 	elsewhere = regexp.MustCompile(`(?m)^(?:\$ )?(?:sudo )?(docker|kubectl|helm|kustomize|az|systemctl|npm publish)\b`)
 )
 
+// account is an address of an account.
+var account = regexp.MustCompile(`\.documents\.azure\.com|\bcosmos:`)
+
 // imply sets the marks of a block of commands that follow from the commands.
 func (b *block) imply() {
 	if b.file != "" || b.lang != "sh" && b.lang != "console" {
@@ -86,6 +89,9 @@ func (b *block) imply() {
 	}
 	if m := elsewhere.FindStringSubmatch(b.text); m != nil && b.notRun == "" {
 		b.notRun = "needs " + m[1]
+	}
+	if account.MatchString(b.text) && b.notRun == "" {
+		b.notRun = "needs an account of Azure Cosmos DB"
 	}
 	if m := fetches.FindStringSubmatch(b.text); m != nil && b.network == "" && b.notRun == "" {
 		b.network = m[1] + " fetches something"
