@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,9 +142,20 @@ alerts: ## the alarms of deploy: promtool checks them and runs the recorded inci
 	promtool test rules deploy/alerts/*_test.yaml
 	$(GO) test -count=1 ./internal/proof/alarms -incidents.all
 
-docs: ## run the Examples; check what the documents name
+docs: ## run the Examples and all commands of the documents, also those that fetch something; check what the documents name
 	$(GO) test -run '^Example' ./...
 	$(GO) test -count=1 -run '/docs' ./tools/tidy
+	$(GO) test -count=1 ./tools/reference
+	$(GO) test -count=1 -timeout=30m -v -run CommandsOfEachDocument ./cmd/changefeed -pages.network
+
+reference: ## write the generated pages: docs/README.md and docs/reference, from the navigation, doc comments and the help of commands
+	$(GO) run ./tools/reference
+	$(GO) test -count=1 -run ReferenceOfCommands ./cmd/changefeed -update-reference
+
+site: ## the documentation as static pages in DIST/site (.dist/site); skipped without node and npm
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
+	cd docs/.site && { npm ci --no-audit --no-fund --loglevel=error || { echo "skipped: the generator cannot be had"; exit 0; }; } && \
+	npm run --silent build -- --outDir "$(abspath $(DIST))/site"
 
 man: ## write the manual pages of the command, in DIST (.dist)
 	$(GO) run ./cmd/changefeed man "$(DIST)/man/man1"
@@ -172,7 +183,7 @@ cold: ## processor time, user and system, of a build with an empty cache (the se
 conformance-go: ## the Go SDK's own emulator suite, unmodified, against this server
 	cd conformance/go && $(GO) run .
 
-browser: ## the dashboard in Chromium (skipped without a browser; with npm also the rules of accessibility)
+browser: site ## the dashboard in Chromium (skipped without a browser; with npm also the rules of accessibility)
 	cd conformance/browser && { command -v npm >/dev/null && npm ci --no-audit --no-fund --loglevel=error || echo "skipped: axe-core cannot be had"; } && \
 	$(GO) test -count=1 -timeout=10m ./...
 

@@ -18,67 +18,17 @@ import (
 // shellBlock is a fenced block of commands in a document.
 var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// instead is what is run in place of some lines of documents.
-var instead = map[string]string{
-	// What only works outside of a test run, or is one.
-	"git clone https://github.com/millrace/changefeed && cd changefeed":                                     ":",
-	"go run ./cmd/changefeed demo   # a fleet at work before your eyes, judged at the end":                  ":",
-	"go test ./...                  # everything is proved on this machine, nothing to set up":              ":",
-	"go install ./cmd/changefeed    # the command, into $(go env GOPATH)/bin, which should be in your PATH": ":",
-	// TestTheDemoEndsWell runs it.
-	"changefeed demo --for 20s -o json": "changefeed demo --help",
-	// A second may be short here, and ports are taken.
-	"changefeed serve --db served --http &   # or without the &, in a terminal of its own": "changefeed serve --db " +
-		"served --http --listen 127.0.0.1:8081 >served.txt &",
-	"sleep 1": "until [ -s served.txt ]; do sleep 0.1; done",
-	// It would run until somebody ends it.
-	"changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --ui 127.0.0.1:8090 -- " +
-		"cat": "changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --ui 127.0.0.1:0 --once -- cat",
-}
-
-// TestTheReadmeCanBeRunFromTopToBottom runs its commands as one script.
-func TestTheReadmeCanBeRunFromTopToBottom(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// A newcomer finds whatever there is: each package in a table, and each command in the tour.
+func TestThePagesNameEachPackageAndCommand(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/packages.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := map[string]bool{}
-	var script strings.Builder
-	script.WriteString("set -eu\n")
-	for _, block := range shellBlock.FindAllStringSubmatch(string(readme), -1) {
-		for line := range strings.Lines(block[1]) {
-			line = strings.TrimSuffix(line, "\n")
-			if other, ok := instead[line]; ok {
-				used[line], line = true, other
-			}
-			script.WriteString(line + "\n")
-		}
-	}
-	for line := range instead {
-		if !used[line] {
-			t.Errorf("the README has no line %q any more", line)
-		}
-	}
-	said := shellOut(t, strings.ReplaceAll(script.String(), "8081", freePort(t)))
-	for _, want := range []string{
-		"imported 2 documents into orders", "imported 2 documents into shop/orders", `"key":["Oslo"]`,
-		"mailer on shop/orders: 1 lease, ", "nothing behind", "serve_start",
-	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("the commands do not say %q:\n%s", want, said)
-		}
-	}
-}
-
-// A newcomer finds in the README whatever there is.
-func TestTheReadmeNamesEachPackageAndCommand(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+	table := string(text)
+	tour, err := os.ReadFile("../../docs/start/command.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme := string(text)
-	_, table, _ := strings.Cut(readme, "\n## Layout\n")
-	table, _, _ = strings.Cut(table, "\n## ")
 	var packages []string
 	for _, pattern := range []string{"../../*/*.go", "../../*/*/*.go"} {
 		files, err := filepath.Glob(pattern)
@@ -107,13 +57,13 @@ func TestTheReadmeNamesEachPackageAndCommand(t *testing.T) {
 		}
 		if named := "`" + p + "`"; !strings.Contains(table, named) &&
 			(!isBelow || !strings.Contains(table, "`"+below+"`")) && !strings.Contains(table, "["+p+"]") {
-			t.Errorf("the table of the README lacks %s", p)
+			t.Errorf("the table of docs/reference/packages.md lacks %s", p)
 		}
 	}
 	for _, c := range commands() {
-		if name := c.Name(); !c.Hidden && !strings.Contains(readme, "**"+name+"**") &&
-			!strings.Contains(readme, "changefeed "+name) {
-			t.Errorf("the README lacks the command %s", name)
+		if name := c.Name(); !c.Hidden && !strings.Contains(string(tour), "**"+name+"**") &&
+			!strings.Contains(string(tour), "changefeed "+name) {
+			t.Errorf("docs/start/command.md lacks the command %s", name)
 		}
 	}
 }

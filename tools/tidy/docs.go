@@ -54,12 +54,15 @@ func checkDocs(r *repo) (found []finding) {
 	return found
 }
 
+// madeFromCode is a page that a test compares with the code: it has types, such as those of functions, in backticks.
+const madeFromCode = "docs/reference/options.md"
+
 // missing returns the unresolved names and links of a document.
 func missing(r *repo, known names, doc string) (bad []string) {
 	text := r.text[doc]
 	prose := fence.ReplaceAllString(text, "")
 	for _, m := range quoted.FindAllStringSubmatch(prose, -1) {
-		if !known.resolves(m[1], true) {
+		if doc != madeFromCode && !known.resolves(m[1], true) {
 			bad = append(bad, m[1])
 		}
 	}

@@ -327,6 +327,7 @@ var edges = map[string][]string{
 	"tools/stress":                     {},
 	"tools/diagrams":                   {},
 	"tools/pictures":                   {},
+	"tools/reference":                  {},
 	"tools/size":                       {},
 	"internal/proof/nethost":           {"docstore", "feed"},
 	"internal/proof/alarms":            {},                       // tests alone, of files for other programs
@@ -367,12 +368,13 @@ var forTests = []string{
 var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
 	regexp.MustCompile(`(^|/)testdata/`),
-	regexp.MustCompile(`^docs/host\.schema\.json$`), // for editors
+	regexp.MustCompile(`^docs/(host|json)\.schema\.json$`), // for editors
 	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
 	// pinned separately from the library's own requirements
 	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser)/|examples/(exactlyonce|recipes)/)?go\.(mod|sum)$`),
 	regexp.MustCompile(`^dashboard/page/[a-z]+\.(html|css|js|svg)$`),
-	regexp.MustCompile(`^conformance/browser/package(-lock)?\.json$`), // the rules of accessibility
+	regexp.MustCompile(`^(conformance/browser|docs/\.site)/(navigation|package(-lock)?)\.json$`),
+	regexp.MustCompile(`^docs/\.site/\.vitepress/(config\.mjs|theme/(index\.js|style\.css))$`),
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
@@ -384,7 +386,6 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^clients/node/(README\.md|(package(-lock)?|(test/)?tsconfig)\.json)$`),
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
-	regexp.MustCompile(`^docs/json\.schema\.json$`),
 	regexp.MustCompile(`^docs/pictures/[a-z0-9-]+\.(jpg|webp)$`), // the dashboard
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
 	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                              // programs of run --long-lived
