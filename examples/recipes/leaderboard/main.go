@@ -1,0 +1,85 @@
+// The leaderboard recipe keeps the total points of each player in a container, and prints the ten best players. The
+// totals stay right if changes are redelivered, because each total is stored together with what a game has added.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+)
+
+var (
+	folder  = flag.String("folder", "leaderboard-data", "local store, in which the recipe also plays games")
+	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
+	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
+)
+
+type container = interface {
+	feed.Source
+	feed.Committer
+} // of a store, or of an account
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	games, board, leases, closeAll := open(ctx)
+	p := must(changefeed.New(games, leases, changefeed.Items(view{board}.handle), changefeed.Options{
+		Start: feed.FromBeginning(), Concurrency: 8,
+		Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
+	}))
+	go show(ctx, board)
+	if err := errors.Join(p.Run(ctx), closeAll()); err != nil { // Run returns when ctx ends
+		log.Fatal(err)
+	}
+}
+
+// open opens the containers of the account, or those of the folder, which the first run creates.
+func open(ctx context.Context) (games, board container, leases feed.LeaseStore, closeAll func() error) {
+	if *account != "" {
+		client := must(cosmos.Open(ctx, *account, cosmos.Key(os.Getenv("COSMOS_KEY")), cosmos.Options{}))
+		find := func(id string) *cosmos.Container { return must(client.Container(ctx, "shop", id)) }
+		source := find("games")
+		leases = must(cosmos.OpenLeases(ctx, find("leases"), "leaderboard", source, cosmos.LeaseOptions{}))
+		return source, find("board"), leases, func() error { return nil }
+	}
+	db := must(docstore.Open(*folder, docstore.Options{}))
+	find := func(spec docstore.ContainerSpec) *docstore.Container {
+		c, err := db.CreateContainer(ctx, spec)
+		if errors.Is(err, feed.ErrConflict) {
+			c, err = db.Container(spec.ID)
+		}
+		return must(c, err)
+	}
+	source := find(docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}})
+	leases = must(docstore.NewLeases(ctx, find(docstore.LeaseSpec("leases")), "leaderboard", source))
+	go play(ctx, source)
+	return source, find(docstore.ContainerSpec{ID: "board", Paths: []string{"/player"}}), leases, db.Close
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+// play writes a game now and then, until ctx ends.
+func play(ctx context.Context, games feed.Committer) {
+	for err := error(nil); err == nil; time.Sleep(200 * time.Millisecond) {
+		player := []string{"Ada", "Grace", "Edsger", "Barbara"}[rand.IntN(4)]
+		body := fmt.Appendf(nil, `{"id":"%d","player":%q,"points":%d}`, time.Now().UnixNano(), player, rand.IntN(100))
+		_, err = games.Commit(ctx, feed.Key(player), []feed.Write{{Body: body}})
+	}
+}
