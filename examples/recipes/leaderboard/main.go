@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"math/rand/v2"
 	"os"
@@ -25,47 +26,46 @@ var (
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
 )
 
-type container = interface {
+// container is read by its feed and written in transactions, in a store or in an account.
+type container interface {
 	feed.Source
 	feed.Committer
-} // of a store, or of an account
+}
 
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	games, board, leases, closeAll := open(ctx)
+	games, board, leases, store := open(ctx)
 	p := must(changefeed.New(games, leases, changefeed.Items(view{board}.handle), changefeed.Options{
-		Start: feed.FromBeginning(), Concurrency: 8,
-		Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
+		Start: feed.FromBeginning(), Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, Concurrency: 8,
 	}))
 	go show(ctx, board)
-	if err := errors.Join(p.Run(ctx), closeAll()); err != nil { // Run returns when ctx ends
+	if err := errors.Join(p.Run(ctx), store.Close()); err != nil { // Run returns when ctx ends
 		log.Fatal(err)
 	}
 }
 
 // open opens the containers of the account, or those of the folder, which the first run creates.
-func open(ctx context.Context) (games, board container, leases feed.LeaseStore, closeAll func() error) {
+func open(ctx context.Context) (games, board container, leases feed.LeaseStore, store io.Closer) {
 	if *account != "" {
 		client := must(cosmos.Open(ctx, *account, cosmos.Key(os.Getenv("COSMOS_KEY")), cosmos.Options{}))
 		find := func(id string) *cosmos.Container { return must(client.Container(ctx, "shop", id)) }
 		source := find("games")
 		leases = must(cosmos.OpenLeases(ctx, find("leases"), "leaderboard", source, cosmos.LeaseOptions{}))
-		return source, find("board"), leases, func() error { return nil }
+		return source, find("board"), leases, io.NopCloser(nil)
 	}
 	db := must(docstore.Open(*folder, docstore.Options{}))
-	find := func(spec docstore.ContainerSpec) *docstore.Container {
-		c, err := db.CreateContainer(ctx, spec)
+	find := func(id, path string) *docstore.Container { // an item expires only with a ttl of its own
+		c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: id, Paths: []string{path}, DefaultTTL: new(-1)})
 		if errors.Is(err, feed.ErrConflict) {
-			c, err = db.Container(spec.ID)
+			c, err = db.Container(id)
 		}
 		return must(c, err)
 	}
-	source := find(docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}})
-	leases = must(docstore.NewLeases(ctx, find(docstore.LeaseSpec("leases")), "leaderboard", source))
+	source := find("games", "/player")
 	go play(ctx, source)
-	return source, find(docstore.ContainerSpec{ID: "board", Paths: []string{"/player"}}), leases, db.Close
+	return source, find("board", "/player"), must(docstore.NewLeases(ctx, find("leases", "/id"), "leaderboard", source)), db
 }
 
 func must[T any](v T, err error) T {

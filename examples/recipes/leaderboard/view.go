@@ -35,26 +35,25 @@ type view struct{ board feed.Committer }
 // written in a transaction, which fails if another instance has written the total meanwhile. The batch then comes again.
 func (v view) handle(ctx context.Context, _ *feed.Batch, items []changefeed.Item[game]) error {
 	for _, it := range items {
-		total, etag, err := v.read(ctx, it.PartitionKey, "total")
-		part, _, err2 := v.read(ctx, it.PartitionKey, "game-"+it.ID)
+		key, game := it.PartitionKey, it.Value
+		total, etag, err := v.read(ctx, key, "total")
+		part, _, err2 := v.read(ctx, key, "game-"+it.ID)
 		switch {
 		case err != nil || err2 != nil:
 			return errors.Join(err, err2)
 		case it.LSN <= part.LSN:
 			continue
-		case it.Value.Deleted:
-			it.Value.Points = 0
+		case game.Deleted:
+			game.Points = 0
 		}
-		total.Points += it.Value.Points - part.Points
-		part.Points, part.LSN = it.Value.Points, it.LSN
-		total.Player, part.Player = it.Value.Player, it.Value.Player
+		total.Player, total.Points = game.Player, total.Points+game.Points-part.Points
+		part.Player, part.Points, part.LSN = game.Player, game.Points, it.LSN
 		first := feed.Write{Op: feed.WriteReplace, Body: must(json.Marshal(total)), IfMatch: etag}
 		if etag == "" {
 			first.Op = feed.WriteCreate
 		}
-		writes := []feed.Write{first, {Body: must(json.Marshal(part))}}
-		if _, err := v.board.Commit(ctx, it.PartitionKey, writes); err != nil {
-			return fmt.Errorf("add game %s of %s: %w", it.ID, it.PartitionKey, err)
+		if _, err := v.board.Commit(ctx, key, []feed.Write{first, {Body: must(json.Marshal(part))}}); err != nil {
+			return fmt.Errorf("add game %s of %s: %w", it.ID, key, err)
 		}
 	}
 	return nil
@@ -81,10 +80,9 @@ func show(ctx context.Context, board feed.Source) {
 				totals[e.Player] = e.Points
 			}
 		}
-		fmt.Print("best players:")
 		best := slices.SortedFunc(maps.Keys(totals), func(a, b string) int { return cmp.Compare(totals[b], totals[a]) })
 		for i, player := range best[:min(10, len(best))] {
-			fmt.Printf(" %d. %s %d", i+1, player, totals[player])
+			fmt.Printf("%2d. %-10s %6d\n", i+1, player, totals[player])
 		}
 		fmt.Println()
 	}

@@ -1,0 +1,215 @@
+// Package killtest runs a recipe as several processes, kills them at random moments while a writer writes, and starts
+// them again. Only the tests of the recipes need this package.
+package killtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/docstore"
+)
+
+// Account starts an account with the database shop, the containers, and the lease container "leases".
+func Account(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Server {
+	t.Helper()
+	server := cosmostest.NewTestServer(t)
+	if _, err := server.DB.CreateDatabase(t.Context(), "shop", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range append(specs, docstore.LeaseSpec("leases")) {
+		spec.Database = "shop"
+		if _, err := server.DB.CreateContainer(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return server
+}
+
+// Build builds the recipe in the current folder, and returns the program.
+func Build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "recipe")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// Fleet is a set of running processes of a program.
+type Fleet struct {
+	Program string
+	Args    []string
+	Env     []string
+	Folder  string // working directory
+
+	running []*process
+	lines   atomic.Int64 // written by all processes
+}
+
+type process struct {
+	command *exec.Cmd
+	output  *output
+}
+
+// output keeps the end of what a process writes, and counts its lines.
+type output struct {
+	mu    sync.Mutex
+	text  []byte
+	lines *atomic.Int64
+}
+
+const keptOutput = 16 << 10
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lines.Add(int64(bytes.Count(p, []byte("\n"))))
+	o.text = append(o.text, p...)
+	o.text = o.text[max(0, len(o.text)-keptOutput):]
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
+}
+
+// Against returns a fleet of the program on an account. The leases of a killed process expire after two seconds.
+func Against(server *cosmostest.Server, program, folder string, args ...string) *Fleet {
+	return &Fleet{
+		Program: program, Folder: folder, Env: []string{"COSMOS_KEY=" + server.Key},
+		Args: append([]string{"-account", server.URL, "-expire", "2s"}, args...),
+	}
+}
+
+// Start starts one more process. The process is killed if it still runs at the end of the test.
+func (f *Fleet) Start(t *testing.T) {
+	t.Helper()
+	command := exec.Command(f.Program, f.Args...)
+	command.Dir, command.Env = f.Folder, append(os.Environ(), f.Env...)
+	p := &process{command, &output{lines: &f.lines}}
+	command.Stdout, command.Stderr = p.output, p.output
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.running = append(f.running, p)
+	t.Cleanup(func() { _ = command.Process.Kill() })
+}
+
+// KillOne ends one of the processes with kill -9, and starts another one. If the process has ended by itself, the
+// test fails.
+func (f *Fleet) KillOne(t *testing.T) {
+	t.Helper()
+	i := rand.IntN(len(f.running))
+	p := f.running[i]
+	killed := p.command.Process.Kill()
+	err := p.command.Wait()
+	if killed != nil || p.command.ProcessState.Exited() {
+		t.Fatalf("a process ended by itself: %v, %v\n%s", killed, err, p.output)
+	}
+	f.running = append(f.running[:i], f.running[i+1:]...)
+	f.Start(t)
+}
+
+// Stop ends all processes as Ctrl-C does: each must end without an error. Stop returns what they have written.
+func (f *Fleet) Stop(t *testing.T) (texts []string) {
+	t.Helper()
+	for _, p := range f.running {
+		if err := p.command.Process.Signal(os.Interrupt); err != nil {
+			t.Fatalf("a process ended by itself: %v\n%s", err, p.output)
+		}
+	}
+	for _, p := range f.running {
+		late := time.AfterFunc(time.Minute, func() { _ = p.command.Process.Kill() })
+		if err := p.command.Wait(); err != nil {
+			t.Errorf("a process did not end in order: %v\n%s", err, p.output)
+		}
+		late.Stop()
+		texts = append(texts, p.output.String())
+	}
+	f.running = nil
+	return texts
+}
+
+// Kill runs three processes and kills one after the other, until there were so many kills. Each kill comes up to 300 ms
+// after the processes have written a line since the kill before, or after 5 seconds. Write is called again and
+// again meanwhile, and after is called after each kill.
+func (f *Fleet) Kill(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
+	t.Helper()
+	for range 3 {
+		f.Start(t)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wrong error
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for ctx.Err() == nil && wrong == nil {
+			wrong = write(t.Context())
+			pause(ctx, time.Millisecond)
+		}
+	})
+	for kill := range kills {
+		seen := f.lines.Load()
+		for end := time.Now().Add(5 * time.Second); f.lines.Load() == seen && time.Now().Before(end); {
+			pause(ctx, 10*time.Millisecond)
+		}
+		pause(ctx, rand.N(300*time.Millisecond))
+		f.KillOne(t)
+		after(kill)
+	}
+	stop()
+	writing.Wait()
+	if wrong != nil {
+		t.Fatal("write:", wrong)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+var errLate = errors.New("not within a minute")
+
+// Eventually waits until check returns nil. After a minute the test fails with the last error.
+func (f *Fleet) Eventually(t *testing.T, check func() error) {
+	t.Helper()
+	err := check()
+	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = check() {
+		pause(t.Context(), 100*time.Millisecond)
+	}
+	if err == nil {
+		return
+	}
+	err = fmt.Errorf("%w: %w", errLate, err)
+	for _, p := range f.running {
+		err = fmt.Errorf("%w\nthe end of the output of a process:\n%s", err, p.output)
+	}
+	t.Fatal(err)
+}
+
+// Split splits the first partition of a container.
+func Split(t *testing.T, c *docstore.Container) {
+	t.Helper()
+	all, err := c.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Split(t.Context(), all[0].ID); err != nil {
+		t.Fatal(err)
+	}
+}

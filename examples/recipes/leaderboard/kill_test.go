@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/killtest"
+	"github.com/millrace/changefeed/feed"
+)
+
+const kills = 25
+
+// truth is what the writer has written: games are added, corrected and marked as deleted.
+type truth struct {
+	container *docstore.Container
+	games     map[string]game
+	writes    int
+}
+
+func (w *truth) write(ctx context.Context) error {
+	id := fmt.Sprint(rand.IntN(len(w.games) + 2)) // often a known game
+	g, known := w.games[id]
+	if !known {
+		g.Player = fmt.Sprint("player-", rand.IntN(20))
+	}
+	g.Points, g.Deleted = rand.IntN(100), known && rand.IntN(3) == 0
+	body := fmt.Appendf(nil, `{"id":%q,"player":%q,"points":%d,"deleted":%t}`, id, g.Player, g.Points, g.Deleted)
+	w.games[id] = g
+	w.writes++
+	_, err := w.container.Upsert(ctx, body)
+	return err
+}
+
+func (w *truth) totals() map[string]int {
+	sum := map[string]int{}
+	for _, g := range w.games {
+		sum[g.Player] += 0 // a player whose games are all deleted has the total 0
+		if !g.Deleted {
+			sum[g.Player] += g.Points
+		}
+	}
+	return sum
+}
+
+func stored(ctx context.Context, board *docstore.Container) (map[string]int, error) {
+	sum := map[string]int{}
+	for it, err := range board.Items(ctx, feed.FullRange(), "") {
+		if err != nil {
+			return nil, err
+		}
+		if e := (entry{}); it.ID == "total" {
+			if err := json.Unmarshal(it.Body, &e); err != nil {
+				return nil, err
+			}
+			sum[e.Player] = e.Points
+		}
+	}
+	return sum, nil
+}
+
+func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
+	program := killtest.Build(t)
+	server := killtest.Account(t, docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}, Ranges: 4},
+		docstore.ContainerSpec{ID: "board", Paths: []string{"/player"}})
+	games, err := server.DB.Container("shop/games")
+	if err != nil {
+		t.Fatal(err)
+	}
+	board, err := server.DB.Container("shop/board")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &truth{container: games, games: map[string]game{}}
+	fleet := killtest.Against(server, program, t.TempDir())
+	fleet.Kill(t, kills, w.write, func(kill int) {
+		if kill == kills/2 {
+			killtest.Split(t, games)
+		}
+	})
+	want := w.totals()
+	fleet.Eventually(t, func() error {
+		got, err := stored(t.Context(), board)
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("totals are %v, and should be %v", got, want)
+		}
+		return err
+	})
+	for _, text := range fleet.Stop(t) {
+		if text == "" {
+			t.Error("a process printed nothing")
+		}
+	}
+	if got, err := stored(t.Context(), board); err != nil || !maps.Equal(got, want) {
+		t.Errorf("after the stop totals are %v, %v, and should be %v", got, err, want)
+	}
+	t.Logf("%d writes of %d games, %d kills", w.writes, len(w.games), kills)
+}
