@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,9 +124,31 @@ func (f *Fleet) KillOne(t *testing.T) {
 	f.Start(t)
 }
 
+// Freeze stops one of the processes for three seconds, longer than its leases last. Then the process goes on with work
+// that another process has taken over.
+func (f *Fleet) Freeze(t *testing.T) {
+	t.Helper()
+	p := f.running[rand.IntN(len(f.running))].command.Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	pause(t.Context(), 3*time.Second)
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Stop ends all processes as Ctrl-C does: each must end without an error. Stop returns what they have written.
 func (f *Fleet) Stop(t *testing.T) (texts []string) {
 	t.Helper()
+	f.Eventually(t, func() error { // a process that has just begun would not yet obey
+		for _, p := range f.running {
+			if p.output.String() == "" {
+				return errors.New("a process has written nothing")
+			}
+		}
+		return nil
+	})
 	for _, p := range f.running {
 		if err := p.command.Process.Signal(os.Interrupt); err != nil {
 			t.Fatalf("a process ended by itself: %v\n%s", err, p.output)
