@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	kills  = 25
+	kills  = 21
 	before = 100 // items that exist before the unit does
 )
 

@@ -166,8 +166,8 @@ func (f *Fleet) Stop(t *testing.T) (texts []string) {
 	return texts
 }
 
-// Kill runs three processes and kills one after the other, until there were so many kills. Each kill comes up to 300 ms
-// after the processes have written a line since the kill before, or after 5 seconds. Write is called again and
+// Kill runs three processes and kills one after the other, until there were so many kills. Each kill comes up to 200 ms
+// after the processes have written a line since the kill before, or after 3 seconds. Write is called again and
 // again meanwhile, and after is called after each kill.
 func (f *Fleet) Kill(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
 	t.Helper()
@@ -180,15 +180,15 @@ func (f *Fleet) Kill(t *testing.T, kills int, write func(ctx context.Context) er
 	writing.Go(func() {
 		for ctx.Err() == nil && wrong == nil {
 			wrong = write(t.Context())
-			pause(ctx, time.Millisecond)
+			pause(ctx, 2*time.Millisecond)
 		}
 	})
 	for kill := range kills {
 		seen := f.lines.Load()
-		for end := time.Now().Add(5 * time.Second); f.lines.Load() == seen && time.Now().Before(end); {
+		for end := time.Now().Add(3 * time.Second); f.lines.Load() == seen && time.Now().Before(end); {
 			pause(ctx, 10*time.Millisecond)
 		}
-		pause(ctx, rand.N(300*time.Millisecond))
+		pause(ctx, rand.N(200*time.Millisecond))
 		f.KillOne(t)
 		after(kill)
 	}

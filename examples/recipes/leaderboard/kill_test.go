@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-const kills = 25
+const kills = 21
 
 // truth is what the writer has written: games are added, corrected and marked as deleted.
 type truth struct {
