@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -166,12 +167,26 @@ func (f *Fleet) Stop(t *testing.T) (texts []string) {
 	return texts
 }
 
+const processes = 3
+
+// Begin starts a process of a new unit, and waits until the unit has begun: later changes are not missed.
+func (f *Fleet) Begin(t *testing.T) {
+	t.Helper()
+	f.Start(t)
+	f.Eventually(t, func() error {
+		if text := f.running[0].output.String(); !strings.Contains(text, "the unit is new") {
+			return fmt.Errorf("the unit has not begun: %q", text)
+		}
+		return nil
+	})
+}
+
 // Kill runs three processes and kills one after the other, until there were so many kills. Each kill comes up to 200 ms
 // after the processes have written a line since the kill before, or after 3 seconds. Write is called again and
 // again meanwhile, and after is called after each kill.
 func (f *Fleet) Kill(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
 	t.Helper()
-	for range 3 {
+	for len(f.running) < processes {
 		f.Start(t)
 	}
 	ctx, stop := context.WithCancel(t.Context())

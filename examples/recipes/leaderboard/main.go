@@ -41,9 +41,7 @@ func main() {
 		Start: feed.FromBeginning(), Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, Concurrency: 8,
 	}))
 	go show(ctx, board)
-	if err := errors.Join(p.Run(ctx), store.Close()); err != nil { // Run returns when ctx ends
-		log.Fatal(err)
-	}
+	must(0, errors.Join(p.Run(ctx), store.Close())) // Run returns when ctx ends
 }
 
 // open opens the containers of the account, or those of the folder, which the first run creates.

@@ -42,9 +42,7 @@ func main() {
 		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
 		Hooks: feed.Hooks{Ready: func(context.Context) { go x.build(ctx, products, leases) }},
 	}))
-	if err := errors.Join(p.Run(ctx), x.Close(), store.Close()); err != nil { // Run returns when ctx ends
-		log.Fatal(err)
-	}
+	must(0, errors.Join(p.Run(ctx), x.Close(), store.Close())) // Run returns when ctx ends
 }
 
 // open opens the containers of the account, or those of the folder, which the first run creates.
