@@ -47,7 +47,7 @@ func (archive) Handle(ctx context.Context, b *feed.Batch) error {
 		}
 	}
 	for _, day := range slices.Sorted(maps.Keys(days)) {
-		rows, name := days[day], fmt.Sprintf("date=%s/r%s.%020d.%s", day, b.Range, end, *format)
+		rows, name := days[day], fmt.Sprintf("date=%s/r%s.%020d.%s", day, b.Range, end, format)
 		if err := save(ctx, filepath.Join(*target, name), rows); err != nil {
 			return err
 		}
@@ -61,14 +61,14 @@ func (archive) Handle(ctx context.Context, b *feed.Batch) error {
 // the parent.
 func endOf(r feed.Range) int64 {
 	newest, from := "", ""
-	for _, file := range must(filepath.Glob(filepath.Join(*target, "date=*", "r*."+*format))) {
+	for _, file := range must(filepath.Glob(filepath.Join(*target, "date=*", "r*."+format))) {
 		part := strings.Split(filepath.Base(file), ".")
 		if must(feed.ParseRange(part[0][1:])).Contains(r) && part[1] > from {
 			newest, from = file, part[1]
 		}
 	}
 	rows := []row{{}}
-	if newest != "" && *format == "parquet" {
+	if newest != "" && format == "parquet" {
 		rows = must(parquet.ReadFile[row](newest))
 	} else if newest != "" {
 		lines := bytes.Split(bytes.TrimSpace(must(os.ReadFile(newest))), []byte("\n"))
@@ -80,12 +80,12 @@ func endOf(r feed.Range) int64 {
 // save writes a file under a temporary name, and gives it its name when the disk has it. If the name is taken, another
 // owner of the lease was faster: then the batch comes again.
 func save(ctx context.Context, file string, rows []row) error {
-	folder := filepath.Dir(file)
-	must(0, os.MkdirAll(folder, 0o755))
-	f := must(os.CreateTemp(folder, ".new-*"))
+	dir := filepath.Dir(file)
+	must(0, os.MkdirAll(dir, 0o755))
+	f := must(os.CreateTemp(dir, ".new-*"))
 	defer os.Remove(f.Name())
 	var err error
-	if *format == "parquet" {
+	if format == "parquet" {
 		err = parquet.Write(f, rows)
 	} else {
 		for _, r := range rows {
@@ -96,6 +96,6 @@ func save(ctx context.Context, file string, rows []row) error {
 	if err == nil {
 		err = os.Link(f.Name(), file)
 	}
-	d := must(os.Open(folder))
+	d := must(os.Open(dir))
 	return errors.Join(err, d.Sync(), d.Close())
 }

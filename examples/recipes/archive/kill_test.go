@@ -103,8 +103,10 @@ func (w *truth) check(folder, format string) error {
 	return fmt.Errorf("%d different changes in the %s files, and %d happened", len(got), format, len(w.changes))
 }
 
+func TestMain(m *testing.M) { killtest.Main(m, main) }
+
 func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
-	program, folder := killtest.Build(t), t.TempDir()
+	folder := t.TempDir()
 	server := killtest.Account(t, docstore.ContainerSpec{
 		ID: "orders", Paths: []string{"/id"}, Ranges: 3, Retention: time.Hour,
 	})
@@ -113,8 +115,8 @@ func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: orders, changes: map[string]int{}}
-	parquet := killtest.Against(server, program, folder, "-wait", "100ms")
-	ndjson := killtest.Against(server, program, folder, "-wait", "100ms", "-format", "ndjson")
+	parquet := killtest.Against(server, folder, "-wait", "100ms")
+	ndjson := killtest.Against(server, folder, "-wait", "100ms", "-ndjson")
 	parquet.Begin(t)
 	ndjson.Begin(t)
 	ndjson.Start(t)
@@ -169,6 +171,17 @@ func (w *truth) query(t *testing.T, folder string) {
 		}
 		if !strings.HasPrefix(string(out), fmt.Sprintf("(%d, %d, %d, '20", want, want, deletes)) || err != nil {
 			t.Errorf("%s: %s, %v; %d changes, %d of them deletes, should be there", sql, out, err, want, deletes)
+		}
+	}
+}
+
+func TestItRunsOnALocalStore(t *testing.T) {
+	folder := t.TempDir()
+	for format, args := range map[string][]string{"parquet": {"-wait", "0s"}, "ndjson": {"-wait", "0s", "-ndjson"}} {
+		said := killtest.Local(t, folder, args...)
+		got, err := read(folder, format)
+		if !strings.Contains(said, "changes in date=") || err != nil || len(got) == 0 {
+			t.Errorf("%d changes, %v: %s", len(got), err, said)
 		}
 	}
 }

@@ -24,16 +24,18 @@ var (
 	folder  = flag.String("folder", "archive-data", "local store, in which the recipe also writes orders")
 	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
+	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
 	target  = flag.String("to", "archive", "folder of the files; a container needs a folder of its own")
-	format  = flag.String("format", "parquet", "parquet or ndjson")
+	format  = "parquet" // or ndjson
 	wait    = flag.Duration("wait", 10*time.Second, "how long a file waits for more changes")
 )
 
 func main() {
+	flag.BoolFunc("ndjson", "write NDJSON instead of Parquet", func(string) error { format = "ndjson"; return nil })
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	orders, leases, store := open(ctx, "archive-"+*format)
+	time.AfterFunc(*length, stop)
+	orders, leases, store := open(ctx, "archive-"+format)
 	p := must(changefeed.New(orders, leases, archive{}, changefeed.Options{
 		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, MaxWait: *wait,
 	}))
@@ -74,7 +76,6 @@ func write(ctx context.Context, orders feed.Committer) {
 	for err := error(nil); err == nil; time.Sleep(200 * time.Millisecond) {
 		id := fmt.Sprint(rand.IntN(50))
 		body := fmt.Appendf(nil, `{"id":%q,"total":%d}`, id, rand.IntN(100))
-		both := []feed.Write{{Body: body}, {Op: feed.WriteDelete, ID: id}}
-		_, err = orders.Commit(ctx, feed.Key(id), both[:1+rand.IntN(2)])
+		_, err = orders.Commit(ctx, feed.Key(id), []feed.Write{{Body: body}, {Op: feed.WriteDelete, ID: id}}[:1+rand.IntN(2)])
 	}
 }

@@ -148,8 +148,9 @@ func watch(ctx context.Context, client *redis.Client) error {
 	return nil
 }
 
+func TestMain(m *testing.M) { killtest.Main(m, main) }
+
 func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
-	program := killtest.Build(t)
 	server := killtest.Account(t, docstore.ContainerSpec{
 		ID: "products", Paths: []string{"/id"}, Ranges: 4, DefaultTTL: new(-1), Retention: time.Hour,
 	})
@@ -166,7 +167,7 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	address := startRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
-	fleet := killtest.Against(server, program, t.TempDir(), "-redis", address)
+	fleet := killtest.Against(server, t.TempDir(), "-redis", address)
 	ctx, stop := context.WithCancel(t.Context())
 	var back error
 	var watching sync.WaitGroup
@@ -190,4 +191,10 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 		t.Error("after the stop:", err)
 	}
 	t.Logf("%d writes, %d kills", w.writes, kills)
+}
+
+func TestItRunsOnALocalStore(t *testing.T) {
+	if said := killtest.Local(t, t.TempDir(), "-redis", startRedis(t)); !strings.Contains(said, "changes of") {
+		t.Error(said)
+	}
 }

@@ -26,13 +26,14 @@ var (
 	folder  = flag.String("folder", "cache-data", "local store, in which the recipe also writes products")
 	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
+	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
 	address = flag.String("redis", "127.0.0.1:6379", "address of Redis")
 )
 
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	time.AfterFunc(*length, stop)
 	products, leases, store := open(ctx)
 	c := cache{redis.NewClient(&redis.Options{Addr: *address})}
 	must(c.redis.Ping(ctx).Result())

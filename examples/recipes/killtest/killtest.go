@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,22 +37,22 @@ func Account(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Server {
 	return server
 }
 
-// Build builds the recipe in the current folder, and returns the program.
-func Build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "recipe")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+const asRecipe = "KILLTEST_RUN_AS_RECIPE"
+
+// Main runs the tests of a recipe or, in the processes of a Fleet, the main function of the recipe. So the recipe need
+// not be linked again.
+func Main(m *testing.M, recipe func()) {
+	if os.Getenv(asRecipe) == "" {
+		os.Exit(m.Run())
 	}
-	return program
+	recipe()
 }
 
-// Fleet is a set of running processes of a program.
+// Fleet is a set of running processes of the recipe under test.
 type Fleet struct {
-	Program string
-	Args    []string
-	Env     []string
-	Folder  string // working directory
+	args   []string
+	env    []string
+	folder string // working directory
 
 	running []*process
 	lines   atomic.Int64 // written by all processes
@@ -88,19 +87,42 @@ func (o *output) String() string {
 	return string(o.text)
 }
 
-// Against returns a fleet of the program on an account. The leases of a killed process expire after two seconds.
-func Against(server *cosmostest.Server, program, folder string, args ...string) *Fleet {
-	return &Fleet{
-		Program: program, Folder: folder, Env: []string{"COSMOS_KEY=" + server.Key},
-		Args: append([]string{"-account", server.URL, "-expire", "2s"}, args...),
+// Against returns a fleet of the recipe on an account, working in a folder. The leases of a killed process expire
+// after two seconds.
+func Against(server *cosmostest.Server, folder string, args ...string) *Fleet {
+	args = append([]string{"-account", server.URL, "-expire", "2s"}, args...)
+	return &Fleet{folder: folder, env: []string{"COSMOS_KEY=" + server.Key}, args: args}
+}
+
+// Command returns the recipe as a command with arguments.
+func Command(t *testing.T, folder string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
+	command := exec.Command(self, args...)
+	command.Dir, command.Env = folder, append(os.Environ(), asRecipe+"=1")
+	return command
+}
+
+// Local runs the recipe on a local store, twice, so that the second run continues. Local returns what both have said.
+func Local(t *testing.T, folder string, args ...string) (said string) {
+	t.Helper()
+	for range 2 {
+		out, err := Command(t, folder, append(args, "-for", "1500ms")...).CombinedOutput()
+		if said += string(out); err != nil {
+			t.Fatalf("on a local store: %v\n%s", err, said)
+		}
+	}
+	return said
 }
 
 // Start starts one more process. The process is killed if it still runs at the end of the test.
 func (f *Fleet) Start(t *testing.T) {
 	t.Helper()
-	command := exec.Command(f.Program, f.Args...)
-	command.Dir, command.Env = f.Folder, append(os.Environ(), f.Env...)
+	command := Command(t, f.folder, f.args...)
+	command.Env = append(command.Env, f.env...)
 	p := &process{command, &output{lines: &f.lines}}
 	command.Stdout, command.Stderr = p.output, p.output
 	if err := command.Start(); err != nil {
@@ -198,6 +220,7 @@ func (f *Fleet) Kill(t *testing.T, kills int, write func(ctx context.Context) er
 			pause(ctx, 2*time.Millisecond)
 		}
 	})
+	begun := time.Now()
 	for kill := range kills {
 		seen := f.lines.Load()
 		for end := time.Now().Add(3 * time.Second); f.lines.Load() == seen && time.Now().Before(end); {
@@ -207,6 +230,7 @@ func (f *Fleet) Kill(t *testing.T, kills int, write func(ctx context.Context) er
 		f.KillOne(t)
 		after(kill)
 	}
+	t.Logf("%d kills in %v", kills, time.Since(begun))
 	stop()
 	writing.Wait()
 	if wrong != nil {
@@ -226,11 +250,12 @@ var errLate = errors.New("not within a minute")
 // Eventually waits until check returns nil. After a minute the test fails with the last error.
 func (f *Fleet) Eventually(t *testing.T, check func() error) {
 	t.Helper()
-	err := check()
-	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = check() {
+	err, begun := check(), time.Now()
+	for end := begun.Add(time.Minute); err != nil && time.Now().Before(end); err = check() {
 		pause(t.Context(), 100*time.Millisecond)
 	}
 	if err == nil {
+		t.Logf("waited %v", time.Since(begun))
 		return
 	}
 	err = fmt.Errorf("%w: %w", errLate, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/millrace/changefeed/docstore"
@@ -63,8 +64,9 @@ func stored(ctx context.Context, board *docstore.Container) (map[string]int, err
 	return sum, nil
 }
 
+func TestMain(m *testing.M) { killtest.Main(m, main) }
+
 func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
-	program := killtest.Build(t)
 	server := killtest.Account(t, docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}, Ranges: 4},
 		docstore.ContainerSpec{ID: "board", Paths: []string{"/player"}})
 	games, err := server.DB.Container("shop/games")
@@ -76,7 +78,7 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: games, games: map[string]game{}}
-	fleet := killtest.Against(server, program, t.TempDir())
+	fleet := killtest.Against(server, t.TempDir())
 	fleet.Kill(t, kills, w.write, func(kill int) {
 		switch kill {
 		case kills / 3:
@@ -98,4 +100,10 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 		t.Errorf("after the stop totals are %v, %v, and should be %v", got, err, want)
 	}
 	t.Logf("%d writes of %d games, %d kills", w.writes, len(w.games), kills)
+}
+
+func TestItRunsOnALocalStore(t *testing.T) {
+	if said := killtest.Local(t, t.TempDir()); !strings.Contains(said, " 1. ") {
+		t.Error(said)
+	}
 }

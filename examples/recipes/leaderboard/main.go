@@ -24,6 +24,7 @@ var (
 	folder  = flag.String("folder", "leaderboard-data", "local store, in which the recipe also plays games")
 	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
+	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
 )
 
 // container is read by its feed and written in transactions, in a store or in an account.
@@ -35,7 +36,7 @@ type container interface {
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	time.AfterFunc(*length, stop)
 	games, board, leases, store := open(ctx)
 	p := must(changefeed.New(games, leases, changefeed.Items(view{board}.handle), changefeed.Options{
 		Start: feed.FromBeginning(), Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, Concurrency: 8,

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -112,8 +111,10 @@ func (w *truth) check(ctx context.Context, folder, index string) error {
 	return fmt.Errorf("%d items, and %d should be", len(got), len(w.texts))
 }
 
+func TestMain(m *testing.M) { killtest.Main(m, main) }
+
 func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
-	program, folder := killtest.Build(t), t.TempDir()
+	folder := t.TempDir()
 	server := killtest.Account(t, docstore.ContainerSpec{
 		ID: "products", Paths: []string{"/id"}, Ranges: 4, Retention: time.Hour,
 	})
@@ -134,8 +135,8 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	var wrong error
 	var watching sync.WaitGroup
 	watching.Go(func() { wrong = watch(ctx, folder) })
-	fleet := killtest.Against(server, program, folder)
-	v2 := killtest.Against(server, program, folder, "-index", "v2")
+	fleet := killtest.Against(server, folder)
+	v2 := killtest.Against(server, folder, "-index", "v2")
 	fleet.Kill(t, kills, w.write, func(kill int) {
 		switch {
 		case kill == kills/3: // v1 must be live before, because the last new index wins
@@ -158,10 +159,18 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	if err := w.check(t.Context(), folder, "v2"); err != nil {
 		t.Error("after the stop:", err)
 	}
-	command := exec.CommandContext(t.Context(), program, "lamp")
-	command.Dir = folder
-	if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "0 lamp") {
+	if out, err := killtest.Command(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "0 lamp") {
 		t.Errorf("the command found %s, %v", out, err)
 	}
 	t.Logf("%d writes, %d kills", w.writes, kills)
+}
+
+func TestItRunsOnALocalStore(t *testing.T) {
+	folder := t.TempDir()
+	if said := killtest.Local(t, folder); !strings.Contains(said, "changes indexed") {
+		t.Error(said)
+	}
+	if out, err := killtest.Command(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "lamp") {
+		t.Errorf("found %s, %v", out, err)
+	}
 }

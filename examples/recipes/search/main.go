@@ -25,6 +25,7 @@ var (
 	folder  = flag.String("folder", "search-data", "local store, in which the recipe also writes products")
 	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
+	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
 	name    = flag.String("index", "v1", "the index to keep up to date; a new name builds a new index")
 )
 
@@ -35,7 +36,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	time.AfterFunc(*length, stop)
 	products, leases, store := open(ctx, "search-"+*name)
 	x := openIndex(*name)
 	p := must(changefeed.New(products, leases, changefeed.Items(x.handle), changefeed.Options{
