@@ -46,7 +46,7 @@ func (w *truth) write(ctx context.Context) error {
 
 // read counts the changes in the files of a format.
 func read(folder, format string) (changes map[string]int, err error) {
-	files, err := filepath.Glob(filepath.Join(folder, "archive", "date=*", "r*."+format))
+	files, err := filepath.Glob(filepath.Join(folder, "archive-files", "date=*", "r*."+format))
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (w *truth) query(t *testing.T, folder string) {
 		want += n
 	}
 	for _, table := range []string{
-		"read_parquet('archive/date=*/r*.parquet')", "read_json('archive/date=*/r*.ndjson', format = 'newline_delimited')",
+		"read_parquet('archive-files/date=*/r*.parquet')", "read_json('archive-files/date=*/r*.ndjson', format = 'newline_delimited')",
 	} {
 		sql := "SELECT count(*), count(DISTINCT (id, op, lsn, body)), sum((op = 'delete')::INT), min(date)::TEXT FROM " + table
 		query := exec.CommandContext(t.Context(), python, "-c", "import duckdb; print(duckdb.sql(\""+sql+"\").fetchall()[0])")

@@ -25,7 +25,7 @@ var (
 	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
 	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
-	target  = flag.String("to", "archive", "folder of the files; a container needs a folder of its own")
+	target  = flag.String("to", "archive-files", "folder of the files; a container needs a folder of its own")
 	format  = "parquet" // or ndjson
 	wait    = flag.Duration("wait", 10*time.Second, "how long a file waits for more changes")
 )

@@ -198,3 +198,31 @@ func TestItRunsOnALocalStore(t *testing.T) {
 		t.Error(said)
 	}
 }
+
+func TestAnOlderVersionReplacesNothing(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: startRedis(t)})
+	defer client.Close()
+	c, key := cache{client}, feed.Key("7")
+	version := func(lsn int64, op feed.Op, body string) feed.Change {
+		return feed.Change{Op: op, ID: "7", PartitionKey: key, LSN: lsn, Time: time.Now(), Body: []byte(body)}
+	}
+	for _, step := range []struct {
+		changes []feed.Change
+		want    string
+	}{
+		{[]feed.Change{version(5, feed.OpCreate, `{"n":5}`)}, `{"n":5}`},
+		{[]feed.Change{version(4, feed.OpReplace, `{"n":4}`)}, `{"n":5}`},
+		{[]feed.Change{version(4, feed.OpDelete, "")}, `{"n":5}`},
+		{[]feed.Change{version(6, feed.OpReplace, `{"n":6,"ttl":100}`)}, `{"n":6,"ttl":100}`},
+		{[]feed.Change{version(7, feed.OpReplace, `{"n":7}`), version(7, feed.OpReplace, `{"n":8}`)}, `{"n":8}`},
+		{[]feed.Change{version(9, feed.OpDelete, "")}, ""},
+		{[]feed.Change{version(8, feed.OpReplace, `{"n":9}`)}, ""},
+		{[]feed.Change{version(10, feed.OpCreate, `{"n":10}`)}, `{"n":10}`},
+	} {
+		killtest.Eventually(t, func() error { return c.handle(t.Context(), &feed.Batch{Changes: step.changes}) })
+		got, err := client.Get(t.Context(), `product:{["7"]/7}`).Result()
+		if got != step.want || err != nil && step.want != "" {
+			t.Errorf("after LSN %d: %q, %v; should be %q", step.changes[0].LSN, got, err, step.want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/examples/recipes/killtest"
 	"github.com/millrace/changefeed/feed"
@@ -105,5 +106,39 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 func TestItRunsOnALocalStore(t *testing.T) {
 	if said := killtest.Local(t, t.TempDir()); !strings.Contains(said, " 1. ") {
 		t.Error(said)
+	}
+}
+
+func TestAnOlderVersionAddsNothing(t *testing.T) {
+	db, err := docstore.Open(t.TempDir(), docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	board, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "board", Paths: []string{"/player"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		lsn  int64
+		body string
+		want int
+	}{
+		{5, `{"player":"Ada","points":50}`, 50},
+		{5, `{"player":"Ada","points":50}`, 50},
+		{4, `{"player":"Ada","points":40}`, 50},
+		{6, `{"player":"Ada","points":20}`, 20},
+		{7, `{"player":"Ada","points":20,"deleted":true}`, 0},
+		{6, `{"player":"Ada","points":20}`, 0},
+	} {
+		b := &feed.Batch{Changes: []feed.Change{
+			{ID: "1", PartitionKey: feed.Key("Ada"), LSN: step.lsn, Body: []byte(step.body)},
+		}}
+		if err := changefeed.Items(view{board}.handle).Handle(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := stored(t.Context(), board); got["Ada"] != step.want || err != nil {
+			t.Errorf("after LSN %d the total is %d, %v; should be %d", step.lsn, got["Ada"], err, step.want)
+		}
 	}
 }

@@ -54,22 +54,24 @@ func (x index) handle(ctx context.Context, _ *feed.Batch, items []changefeed.Ite
 // build makes a new index live: build adds the items that existed before the unit, because all versions and deletes
 // shows only changes from then on, waits until the unit has caught up, and writes the name of the index to "live".
 func (x index) build(ctx context.Context, products feed.Source, leases feed.LeaseStore) {
-	var wasLive bool
-	err := x.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&wasLive)
+	var err error
+	isLive := func() (live bool) { // also if another instance has done it meanwhile
+		err = errors.Join(err, x.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&live))
+		return live
+	}
 	from := feed.Position{Start: feed.FromBeginning()}
 	for page, wrong := range changefeed.Pull(ctx, products, feed.FullRange(), from, changefeed.PullOptions{}) {
-		if err = errors.Join(err, wrong); err != nil || wasLive {
+		if err = errors.Join(err, wrong); isLive() || err != nil {
 			break
 		}
 		err = changefeed.Items(x.handle).Handle(ctx, &feed.Batch{Changes: page.Changes})
 	}
-	if err == nil && !wasLive {
-		if err = changefeed.CaughtUp(ctx, products, leases); err == nil {
-			err = errors.Join(os.WriteFile(*name+".live", []byte(*name), 0o644), os.Rename(*name+".live", "live"))
+	if !isLive() && err == nil {
+		if err = changefeed.CaughtUp(ctx, products, leases); !isLive() && err == nil {
+			temporary := fmt.Sprintf("%s.%d", *name, os.Getpid())
+			must(0, errors.Join(os.WriteFile(temporary, []byte(*name), 0o644), os.Rename(temporary, "live")))
+			must(x.Exec(`PRAGMA user_version = 1`))
 		}
-	}
-	if err == nil {
-		_, err = x.ExecContext(ctx, `PRAGMA user_version = 1`)
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Fatalf("build index %s: %v", *name, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/examples/recipes/killtest"
 	"github.com/millrace/changefeed/feed"
@@ -172,5 +173,39 @@ func TestItRunsOnALocalStore(t *testing.T) {
 	}
 	if out, err := killtest.Command(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "lamp") {
 		t.Errorf("found %s, %v", out, err)
+	}
+}
+
+func TestAnOlderVersionReplacesNothing(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "live"), []byte("v1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := openIndex(filepath.Join(folder, "v1"))
+	defer x.Close()
+	version := func(lsn int64, op feed.Op, text string) feed.Change {
+		body := fmt.Appendf(nil, `{"id":"7","text":%q}`, text)
+		if op == feed.OpDelete {
+			body = nil
+		}
+		return feed.Change{Op: op, ID: "7", PartitionKey: feed.Key("7"), LSN: lsn, Body: body}
+	}
+	for _, step := range []struct {
+		changes []feed.Change
+		want    string
+	}{
+		{[]feed.Change{version(5, feed.OpCreate, "lamp five")}, "lamp five"},
+		{[]feed.Change{version(4, feed.OpReplace, "lamp four")}, "lamp five"},
+		{[]feed.Change{version(4, feed.OpDelete, "")}, "lamp five"},
+		{[]feed.Change{version(7, feed.OpReplace, "lamp seven"), version(7, feed.OpReplace, "lamp eight")}, "lamp eight"},
+		{[]feed.Change{version(9, feed.OpDelete, "")}, ""},
+		{[]feed.Change{version(8, feed.OpReplace, "lamp nine")}, ""},
+	} {
+		if err := changefeed.Items(x.handle).Handle(t.Context(), &feed.Batch{Changes: step.changes}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := indexed(t.Context(), folder); got["7"] != step.want || err != nil {
+			t.Errorf("after LSN %d: %q, %v; should be %q", step.changes[0].LSN, got["7"], err, step.want)
+		}
 	}
 }
