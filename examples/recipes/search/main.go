@@ -56,17 +56,17 @@ func open(ctx context.Context, unit string) (products feed.Source, leases feed.L
 		return source, leases, io.NopCloser(nil)
 	}
 	db := must(docstore.Open(*folder, docstore.Options{}))
-	find := func(id string, keep time.Duration) *docstore.Container { // an item expires only with a ttl of its own
-		spec := docstore.ContainerSpec{ID: id, Paths: []string{"/id"}, DefaultTTL: new(-1), Retention: keep}
-		c, err := db.CreateContainer(ctx, spec)
+	// An item expires only with a ttl of its own, as the records of ended instances have.
+	find := func(id string, keep time.Duration, path ...string) *docstore.Container {
+		c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: id, Paths: path, DefaultTTL: new(-1), Retention: keep})
 		if errors.Is(err, feed.ErrConflict) {
 			c, err = db.Container(id)
 		}
 		return must(c, err)
 	}
-	source := find("products", 24*time.Hour)
+	source := find("products", 24*time.Hour, "/id")
 	go write(ctx, source)
-	return source, must(docstore.NewLeases(ctx, find("leases", 0), unit, source)), db
+	return source, must(docstore.NewLeases(ctx, find("leases", 0, "/id"), unit, source)), db
 }
 
 func must[T any](v T, err error) T {
