@@ -42,7 +42,7 @@ func TestTheCommandsOfThePagesRun(t *testing.T) {
 		}
 	}
 	for page, want := range map[string][]string{
-		"leaderboard": {" 1. ", `"points":75`},
+		"leaderboard": {" 1. ", "Ada     75"},
 		"cache":       {"changes of 1 items"},
 		"search":      {"changes indexed", "1 green lamp", "v2"},
 		"archive":     {"changes in date=", ".ndjson", "delete", "served-files/date="},
