@@ -1,6 +1,6 @@
 //go:build unix
 
-package recipes_test
+package recipes
 
 import (
 	"context"

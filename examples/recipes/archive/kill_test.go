@@ -17,7 +17,6 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/examples/recipes/killtest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -103,11 +102,11 @@ func (w *truth) check(folder, format string) error {
 	return fmt.Errorf("%d different changes in the %s files, and %d happened", len(got), format, len(w.changes))
 }
 
-func TestMain(m *testing.M) { killtest.Main(m, main) }
+func TestMain(m *testing.M) { runAs(m, main) }
 
 func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
 	folder := t.TempDir()
-	server := killtest.Account(t, docstore.ContainerSpec{
+	server := startAccount(t, docstore.ContainerSpec{
 		ID: "orders", Paths: []string{"/id"}, Ranges: 3, Retention: time.Hour,
 	})
 	orders, err := server.DB.Container("shop/orders")
@@ -115,25 +114,25 @@ func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: orders, changes: map[string]int{}}
-	parquet := killtest.Against(server, folder, "-wait", "100ms")
-	ndjson := killtest.Against(server, folder, "-wait", "100ms", "-ndjson")
-	parquet.Begin(t)
-	ndjson.Begin(t)
-	ndjson.Start(t)
-	parquet.Kill(t, kills, w.write, func(kill int) {
+	parquet := against(server, folder, "-wait", "100ms")
+	ndjson := against(server, folder, "-wait", "100ms", "-ndjson")
+	parquet.begin(t)
+	ndjson.begin(t)
+	ndjson.start(t)
+	parquet.killMany(t, kills, w.write, func(kill int) {
 		switch {
 		case kill == kills/3:
-			parquet.Freeze(t)
+			parquet.freeze(t)
 		case kill == kills/2:
-			killtest.Split(t, orders)
+			split(t, orders)
 		case kill%3 == 0:
-			ndjson.KillOne(t)
+			ndjson.killOne(t)
 		}
 	})
-	parquet.Eventually(t, func() error { return w.check(folder, "parquet") })
-	ndjson.Eventually(t, func() error { return w.check(folder, "ndjson") })
-	parquet.Stop(t)
-	ndjson.Stop(t)
+	parquet.eventually(t, func() error { return w.check(folder, "parquet") })
+	ndjson.eventually(t, func() error { return w.check(folder, "ndjson") })
+	parquet.stop(t)
+	ndjson.stop(t)
 	for _, format := range []string{"parquet", "ndjson"} {
 		if err := w.check(folder, format); err != nil {
 			t.Error("after the stop:", err)
@@ -178,10 +177,22 @@ func (w *truth) query(t *testing.T, folder string) {
 func TestItRunsOnALocalStore(t *testing.T) {
 	folder := t.TempDir()
 	for format, args := range map[string][]string{"parquet": {"-wait", "0s"}, "ndjson": {"-wait", "0s", "-ndjson"}} {
-		said := killtest.Local(t, folder, args...)
+		said := runLocally(t, folder, args...)
 		got, err := read(folder, format)
 		if !strings.Contains(said, "changes in date=") || err != nil || len(got) == 0 {
 			t.Errorf("%d changes, %v: %s", len(got), err, said)
 		}
 	}
+}
+
+// begin starts a process of a new unit, and waits until the unit has begun: later changes are not missed.
+func (f *fleet) begin(t *testing.T) {
+	t.Helper()
+	f.start(t)
+	f.eventually(t, func() error {
+		if text := f.running[0].String(); !strings.Contains(text, "the unit is new") {
+			return fmt.Errorf("the unit has not begun: %q", text)
+		}
+		return nil
+	})
 }

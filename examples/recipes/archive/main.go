@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -30,6 +31,9 @@ var (
 	wait    = flag.Duration("wait", 10*time.Second, "how long a file waits for more changes")
 )
 
+// working are the goroutines that end when the context ends.
+var working sync.WaitGroup
+
 func main() {
 	flag.BoolFunc("ndjson", "write NDJSON instead of Parquet", func(string) error { format = "ndjson"; return nil })
 	flag.Parse()
@@ -39,7 +43,9 @@ func main() {
 	p := must(changefeed.New(orders, leases, archive{}, changefeed.Options{
 		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, MaxWait: *wait,
 	}))
-	must(0, errors.Join(p.Run(ctx), store.Close())) // Run returns when ctx ends
+	must(0, p.Run(ctx)) // returns when ctx ends
+	working.Wait()
+	must(0, store.Close())
 }
 
 // open opens the containers of the account, or those of the folder, which the first run creates.
@@ -53,14 +59,15 @@ func open(ctx context.Context, unit string) (orders feed.Source, leases feed.Lea
 	db := must(docstore.Open(*folder, docstore.Options{}))
 	// An item expires only with a ttl of its own, as the records of ended instances have.
 	find := func(id string, keep time.Duration, path ...string) *docstore.Container {
-		c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: id, Paths: path, DefaultTTL: new(-1), Retention: keep})
+		spec := docstore.ContainerSpec{ID: id, Paths: path, DefaultTTL: new(-1), Retention: keep}
+		c, err := db.CreateContainer(ctx, spec)
 		if errors.Is(err, feed.ErrConflict) {
 			c, err = db.Container(id)
 		}
 		return must(c, err)
 	}
 	source := find("orders", 24*time.Hour, "/id")
-	go write(ctx, source)
+	working.Go(func() { write(ctx, source) })
 	return source, must(docstore.NewLeases(ctx, find("leases", 0, "/id"), unit, source)), db
 }
 
@@ -76,6 +83,7 @@ func write(ctx context.Context, orders feed.Committer) {
 	for err := error(nil); err == nil; time.Sleep(200 * time.Millisecond) {
 		id := fmt.Sprint(rand.IntN(50))
 		body := fmt.Appendf(nil, `{"id":%q,"total":%d}`, id, rand.IntN(100))
-		_, err = orders.Commit(ctx, feed.Key(id), []feed.Write{{Body: body}, {Op: feed.WriteDelete, ID: id}}[:1+rand.IntN(2)])
+		writes := []feed.Write{{Body: body}, {Op: feed.WriteDelete, ID: id}}
+		_, err = orders.Commit(ctx, feed.Key(id), writes[:1+rand.IntN(2)])
 	}
 }

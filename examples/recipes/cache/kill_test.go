@@ -16,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/examples/recipes/killtest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -148,10 +147,10 @@ func watch(ctx context.Context, client *redis.Client) error {
 	return nil
 }
 
-func TestMain(m *testing.M) { killtest.Main(m, main) }
+func TestMain(m *testing.M) { runAs(m, main) }
 
 func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
-	server := killtest.Account(t, docstore.ContainerSpec{
+	server := startAccount(t, docstore.ContainerSpec{
 		ID: "products", Paths: []string{"/id"}, Ranges: 4, DefaultTTL: new(-1), Retention: time.Hour,
 	})
 	products, err := server.DB.Container("shop/products")
@@ -167,26 +166,26 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	address := startRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
-	fleet := killtest.Against(server, t.TempDir(), "-redis", address)
+	all := against(server, t.TempDir(), "-redis", address)
 	ctx, stop := context.WithCancel(t.Context())
 	var back error
 	var watching sync.WaitGroup
 	watching.Go(func() { back = watch(ctx, client) })
-	fleet.Kill(t, kills, w.write, func(kill int) {
+	all.killMany(t, kills, w.write, func(kill int) {
 		switch kill {
 		case kills / 3:
-			fleet.Freeze(t)
+			all.freeze(t)
 		case kills / 2:
-			killtest.Split(t, products)
+			split(t, products)
 		}
 	})
-	fleet.Eventually(t, func() error { return w.check(t.Context(), client) })
+	all.eventually(t, func() error { return w.check(t.Context(), client) })
 	stop()
 	watching.Wait()
 	if back != nil {
 		t.Error(back)
 	}
-	fleet.Stop(t)
+	all.stop(t)
 	if err := w.check(t.Context(), client); err != nil {
 		t.Error("after the stop:", err)
 	}
@@ -194,7 +193,7 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 }
 
 func TestItRunsOnALocalStore(t *testing.T) {
-	if said := killtest.Local(t, t.TempDir(), "-redis", startRedis(t)); !strings.Contains(said, "changes of") {
+	if said := runLocally(t, t.TempDir(), "-redis", startRedis(t)); !strings.Contains(said, "changes of") {
 		t.Error(said)
 	}
 }
@@ -219,7 +218,7 @@ func TestAnOlderVersionReplacesNothing(t *testing.T) {
 		{[]feed.Change{version(8, feed.OpReplace, `{"n":9}`)}, ""},
 		{[]feed.Change{version(10, feed.OpCreate, `{"n":10}`)}, `{"n":10}`},
 	} {
-		killtest.Eventually(t, func() error { return c.handle(t.Context(), &feed.Batch{Changes: step.changes}) })
+		eventually(t, func() error { return c.handle(t.Context(), &feed.Batch{Changes: step.changes}) })
 		got, err := client.Get(t.Context(), `product:{["7"]/7}`).Result()
 		if got != step.want || err != nil && step.want != "" {
 			t.Errorf("after LSN %d: %q, %v; should be %q", step.changes[0].LSN, got, err, step.want)

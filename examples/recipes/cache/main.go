@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,6 +31,9 @@ var (
 	address = flag.String("redis", "127.0.0.1:6379", "address of Redis")
 )
 
+// working are the goroutines that end when the context ends.
+var working sync.WaitGroup
+
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -39,9 +43,13 @@ func main() {
 	must(c.redis.Ping(ctx).Result())
 	p := must(changefeed.New(products, leases, feed.HandlerFunc(c.handle), changefeed.Options{
 		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
-		Hooks: feed.Hooks{Ready: func(context.Context) { go c.fill(ctx, products) }},
+		Hooks: feed.Hooks{Ready: func(context.Context) {
+			working.Go(func() { c.fill(ctx, products) })
+		}},
 	}))
-	must(0, errors.Join(p.Run(ctx), store.Close())) // Run returns when ctx ends
+	must(0, p.Run(ctx)) // returns when ctx ends
+	working.Wait()
+	must(0, store.Close())
 }
 
 // open opens the containers of the account, or those of the folder, which the first run creates.
@@ -63,7 +71,7 @@ func open(ctx context.Context) (products feed.Source, leases feed.LeaseStore, st
 		return must(c, err)
 	}
 	source := find("products", 24*time.Hour)
-	go write(ctx, source)
+	working.Go(func() { write(ctx, source) })
 	return source, must(docstore.NewLeases(ctx, find("leases", 0), "cache", source)), db
 }
 

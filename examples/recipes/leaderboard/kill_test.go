@@ -11,7 +11,6 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/examples/recipes/killtest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -65,10 +64,10 @@ func stored(ctx context.Context, board *docstore.Container) (map[string]int, err
 	return sum, nil
 }
 
-func TestMain(m *testing.M) { killtest.Main(m, main) }
+func TestMain(m *testing.M) { runAs(m, main) }
 
 func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
-	server := killtest.Account(t, docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}, Ranges: 4},
+	server := startAccount(t, docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}, Ranges: 4},
 		docstore.ContainerSpec{ID: "board", Paths: []string{"/player"}})
 	games, err := server.DB.Container("shop/games")
 	if err != nil {
@@ -79,24 +78,24 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: games, games: map[string]game{}}
-	fleet := killtest.Against(server, t.TempDir())
-	fleet.Kill(t, kills, w.write, func(kill int) {
+	all := against(server, t.TempDir())
+	all.killMany(t, kills, w.write, func(kill int) {
 		switch kill {
 		case kills / 3:
-			fleet.Freeze(t)
+			all.freeze(t)
 		case kills / 2:
-			killtest.Split(t, games)
+			split(t, games)
 		}
 	})
 	want := w.totals()
-	fleet.Eventually(t, func() error {
+	all.eventually(t, func() error {
 		got, err := stored(t.Context(), board)
 		if err == nil && !maps.Equal(got, want) {
 			err = fmt.Errorf("totals are %v, and should be %v", got, want)
 		}
 		return err
 	})
-	fleet.Stop(t)
+	all.stop(t)
 	if got, err := stored(t.Context(), board); err != nil || !maps.Equal(got, want) {
 		t.Errorf("after the stop totals are %v, %v, and should be %v", got, err, want)
 	}
@@ -104,7 +103,7 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 }
 
 func TestItRunsOnALocalStore(t *testing.T) {
-	if said := killtest.Local(t, t.TempDir()); !strings.Contains(said, " 1. ") {
+	if said := runLocally(t, t.TempDir()); !strings.Contains(said, " 1. ") {
 		t.Error(said)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -33,6 +34,9 @@ type container interface {
 	feed.Committer
 }
 
+// working are the goroutines that end when the context ends.
+var working sync.WaitGroup
+
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -41,8 +45,10 @@ func main() {
 	p := must(changefeed.New(games, leases, changefeed.Items(view{board}.handle), changefeed.Options{
 		Start: feed.FromBeginning(), Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, Concurrency: 8,
 	}))
-	go show(ctx, board)
-	must(0, errors.Join(p.Run(ctx), store.Close())) // Run returns when ctx ends
+	working.Go(func() { show(ctx, board) })
+	must(0, p.Run(ctx)) // returns when ctx ends
+	working.Wait()
+	must(0, store.Close())
 }
 
 // open opens the containers of the account, or those of the folder, which the first run creates.
@@ -63,7 +69,7 @@ func open(ctx context.Context) (games, board container, leases feed.LeaseStore, 
 		return must(c, err)
 	}
 	source := find("games", "/player")
-	go play(ctx, source)
+	working.Go(func() { play(ctx, source) })
 	return source, find("board", "/player"), must(docstore.NewLeases(ctx, find("leases", "/id"), "leaderboard", source)), db
 }
 

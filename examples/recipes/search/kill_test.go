@@ -16,7 +16,6 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/examples/recipes/killtest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -112,11 +111,11 @@ func (w *truth) check(ctx context.Context, folder, index string) error {
 	return fmt.Errorf("%d items, and %d should be", len(got), len(w.texts))
 }
 
-func TestMain(m *testing.M) { killtest.Main(m, main) }
+func TestMain(m *testing.M) { runAs(m, main) }
 
 func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	folder := t.TempDir()
-	server := killtest.Account(t, docstore.ContainerSpec{
+	server := startAccount(t, docstore.ContainerSpec{
 		ID: "products", Paths: []string{"/id"}, Ranges: 4, Retention: time.Hour,
 	})
 	products, err := server.DB.Container("shop/products")
@@ -136,31 +135,31 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	var wrong error
 	var watching sync.WaitGroup
 	watching.Go(func() { wrong = watch(ctx, folder) })
-	fleet := killtest.Against(server, folder)
-	v2 := killtest.Against(server, folder, "-index", "v2")
-	fleet.Kill(t, kills, w.write, func(kill int) {
+	all := against(server, folder)
+	v2 := against(server, folder, "-index", "v2")
+	all.killMany(t, kills, w.write, func(kill int) {
 		switch {
 		case kill == kills/3: // v1 must be live before, because the last new index wins
-			fleet.Eventually(t, func() error { _, err := os.Stat(filepath.Join(folder, "live")); return err })
-			v2.Start(t)
+			all.eventually(t, func() error { _, err := os.Stat(filepath.Join(folder, "live")); return err })
+			v2.start(t)
 		case kill == kills/2:
-			killtest.Split(t, products)
+			split(t, products)
 		case kill > kills/3 && kill%2 == 0: // a building process dies too
-			v2.KillOne(t)
+			v2.killOne(t)
 		}
 	})
-	v2.Eventually(t, func() error { return w.check(t.Context(), folder, "v2") })
+	v2.eventually(t, func() error { return w.check(t.Context(), folder, "v2") })
 	stop()
 	watching.Wait()
 	if wrong != nil {
 		t.Error(wrong)
 	}
-	fleet.Stop(t)
-	v2.Stop(t)
+	all.stop(t)
+	v2.stop(t)
 	if err := w.check(t.Context(), folder, "v2"); err != nil {
 		t.Error("after the stop:", err)
 	}
-	if out, err := killtest.Command(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "0 lamp") {
+	if out, err := recipe(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "0 lamp") {
 		t.Errorf("the command found %s, %v", out, err)
 	}
 	t.Logf("%d writes, %d kills", w.writes, kills)
@@ -168,10 +167,10 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 
 func TestItRunsOnALocalStore(t *testing.T) {
 	folder := t.TempDir()
-	if said := killtest.Local(t, folder); !strings.Contains(said, "changes indexed") {
+	if said := runLocally(t, folder); !strings.Contains(said, "changes indexed") {
 		t.Error(said)
 	}
-	if out, err := killtest.Command(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "lamp") {
+	if out, err := recipe(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "lamp") {
 		t.Errorf("found %s, %v", out, err)
 	}
 }

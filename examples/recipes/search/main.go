@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -29,6 +30,9 @@ var (
 	name    = flag.String("index", "v1", "the index to keep up to date; a new name builds a new index")
 )
 
+// working are the goroutines that end when the context ends.
+var working sync.WaitGroup
+
 func main() {
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -41,9 +45,13 @@ func main() {
 	x := openIndex(*name)
 	p := must(changefeed.New(products, leases, changefeed.Items(x.handle), changefeed.Options{
 		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
-		Hooks: feed.Hooks{Ready: func(context.Context) { go x.build(ctx, products, leases) }},
+		Hooks: feed.Hooks{Ready: func(context.Context) {
+			working.Go(func() { x.build(ctx, products, leases) })
+		}},
 	}))
-	must(0, errors.Join(p.Run(ctx), x.Close(), store.Close())) // Run returns when ctx ends
+	must(0, p.Run(ctx)) // returns when ctx ends
+	working.Wait()
+	must(0, errors.Join(x.Close(), store.Close()))
 }
 
 // open opens the containers of the account, or those of the folder, which the first run creates.
@@ -58,14 +66,15 @@ func open(ctx context.Context, unit string) (products feed.Source, leases feed.L
 	db := must(docstore.Open(*folder, docstore.Options{}))
 	// An item expires only with a ttl of its own, as the records of ended instances have.
 	find := func(id string, keep time.Duration, path ...string) *docstore.Container {
-		c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: id, Paths: path, DefaultTTL: new(-1), Retention: keep})
+		spec := docstore.ContainerSpec{ID: id, Paths: path, DefaultTTL: new(-1), Retention: keep}
+		c, err := db.CreateContainer(ctx, spec)
 		if errors.Is(err, feed.ErrConflict) {
 			c, err = db.Container(id)
 		}
 		return must(c, err)
 	}
 	source := find("products", 24*time.Hour, "/id")
-	go write(ctx, source)
+	working.Go(func() { write(ctx, source) })
 	return source, must(docstore.NewLeases(ctx, find("leases", 0, "/id"), unit, source)), db
 }
 

@@ -1,6 +1,4 @@
-// Package killtest runs a recipe as several processes, kills them at random moments while a writer writes, and starts
-// them again. Only the tests of the recipes need this package.
-package killtest
+package main
 
 import (
 	"context"
@@ -9,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,8 +16,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// Account starts an account with the database shop, the containers, and the lease container "leases".
-func Account(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Server {
+// startAccount starts an account with the database shop, the containers, and the lease container "leases".
+func startAccount(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Server {
 	t.Helper()
 	server := cosmostest.NewTestServer(t)
 	if _, err := server.DB.CreateDatabase(t.Context(), "shop", nil); err != nil {
@@ -37,17 +34,18 @@ func Account(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Server {
 
 const asRecipe = "KILLTEST_RUN_AS_RECIPE"
 
-// Main runs the tests of a recipe or, in the processes of a Fleet, the main function of the recipe. So the recipe need
+// runAs runs the tests of a recipe or, in the processes of a fleet, the main function of the recipe. So the recipe need
 // not be linked again.
-func Main(m *testing.M, recipe func()) {
-	if os.Getenv(asRecipe) == "" {
-		os.Exit(m.Run())
+func runAs(m *testing.M, program func()) {
+	if os.Getenv(asRecipe) != "" {
+		program()
+		return
 	}
-	recipe()
+	m.Run()
 }
 
-// Fleet is a set of running processes of the recipe under test.
-type Fleet struct {
+// fleet is a set of running processes of the recipe under test.
+type fleet struct {
 	args   []string
 	env    []string
 	folder string // working directory
@@ -87,15 +85,15 @@ func (p *process) String() string {
 	return string(p.text)
 }
 
-// Against returns a fleet of the recipe on an account, working in a folder. The leases of a killed process expire
+// against returns a fleet of the recipe on an account, working in a folder. The leases of a killed process expire
 // after two seconds.
-func Against(server *cosmostest.Server, folder string, args ...string) *Fleet {
+func against(server *cosmostest.Server, folder string, args ...string) *fleet {
 	args = append([]string{"-account", server.URL, "-expire", "2s"}, args...)
-	return &Fleet{folder: folder, env: []string{"COSMOS_KEY=" + server.Key}, args: args, wrote: make(chan *process)}
+	return &fleet{folder: folder, env: []string{"COSMOS_KEY=" + server.Key}, args: args, wrote: make(chan *process)}
 }
 
-// Command returns the recipe as a command with arguments.
-func Command(t *testing.T, folder string, args ...string) *exec.Cmd {
+// recipe returns the recipe as a command with arguments.
+func recipe(t *testing.T, folder string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -106,11 +104,11 @@ func Command(t *testing.T, folder string, args ...string) *exec.Cmd {
 	return command
 }
 
-// Local runs the recipe on a local store, twice, so that the second run continues. Local returns what both have said.
-func Local(t *testing.T, folder string, args ...string) (said string) {
+// runLocally runs the recipe on a local store, twice, so that the second run continues. runLocally returns what both have said.
+func runLocally(t *testing.T, folder string, args ...string) (said string) {
 	t.Helper()
 	for range 2 {
-		out, err := Command(t, folder, append(args, "-for", "1500ms")...).CombinedOutput()
+		out, err := recipe(t, folder, append(args, "-for", "1500ms")...).CombinedOutput()
 		if said += string(out); err != nil {
 			t.Fatalf("on a local store: %v\n%s", err, said)
 		}
@@ -118,10 +116,10 @@ func Local(t *testing.T, folder string, args ...string) (said string) {
 	return said
 }
 
-// Start starts one more process. The process is killed if it still runs at the end of the test.
-func (f *Fleet) Start(t *testing.T) {
+// start starts one more process. The process is killed if it still runs at the end of the test.
+func (f *fleet) start(t *testing.T) {
 	t.Helper()
-	command := Command(t, f.folder, f.args...)
+	command := recipe(t, f.folder, f.args...)
 	command.Env = append(command.Env, f.env...)
 	p := &process{command: command, wrote: f.wrote}
 	command.Stdout, command.Stderr = p, p
@@ -132,14 +130,14 @@ func (f *Fleet) Start(t *testing.T) {
 	t.Cleanup(func() { _ = command.Process.Kill() })
 }
 
-// KillOne ends one of the processes with kill -9, and starts another one. If the process has ended by itself, the
+// killOne ends one of the processes with kill -9, and starts another one. If the process has ended by itself, the
 // test fails.
-func (f *Fleet) KillOne(t *testing.T) {
+func (f *fleet) killOne(t *testing.T) {
 	t.Helper()
 	f.kill(t, f.running[rand.IntN(len(f.running))])
 }
 
-func (f *Fleet) kill(t *testing.T, p *process) {
+func (f *fleet) kill(t *testing.T, p *process) {
 	t.Helper()
 	killed := p.command.Process.Kill()
 	err := p.command.Wait()
@@ -147,12 +145,12 @@ func (f *Fleet) kill(t *testing.T, p *process) {
 		t.Fatalf("a process ended by itself: %v, %v\n%s", killed, err, p)
 	}
 	f.running = slices.DeleteFunc(f.running, func(other *process) bool { return other == p })
-	f.Start(t)
+	f.start(t)
 }
 
-// Freeze stops a process at work for three seconds, longer than its leases last. Then the process goes on with work
+// freeze stops a process at work for three seconds, longer than its leases last. Then the process goes on with work
 // that another process has taken over.
-func (f *Fleet) Freeze(t *testing.T) {
+func (f *fleet) freeze(t *testing.T) {
 	t.Helper()
 	frozen := f.running[0]
 	select {
@@ -169,8 +167,8 @@ func (f *Fleet) Freeze(t *testing.T) {
 	}
 }
 
-// Stop ends all processes as Ctrl-C does: each must end without an error. Stop returns what they have written.
-func (f *Fleet) Stop(t *testing.T) (texts []string) {
+// stop ends all processes as Ctrl-C does: each must end without an error. Stop returns what they have written.
+func (f *fleet) stop(t *testing.T) (texts []string) {
 	t.Helper()
 	for _, p := range f.running {
 		if err := p.command.Process.Signal(os.Interrupt); err != nil {
@@ -196,25 +194,13 @@ func (f *Fleet) Stop(t *testing.T) (texts []string) {
 
 const processes = 3
 
-// Begin starts a process of a new unit, and waits until the unit has begun: later changes are not missed.
-func (f *Fleet) Begin(t *testing.T) {
-	t.Helper()
-	f.Start(t)
-	f.Eventually(t, func() error {
-		if text := f.running[0].String(); !strings.Contains(text, "the unit is new") {
-			return fmt.Errorf("the unit has not begun: %q", text)
-		}
-		return nil
-	})
-}
-
-// Kill runs three processes and kills one after the other, until there were so many kills. Every second kill is at a
+// killMany runs three processes and kills one after the other, until there were so many kills. Every second kill is at a
 // random moment. Every other kill is of a process that has just written a line about its work, so that the position of
 // this work is probably not stored yet. Write is called again and again meanwhile, and after is called after each kill.
-func (f *Fleet) Kill(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
+func (f *fleet) killMany(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
 	t.Helper()
 	for len(f.running) < processes {
-		f.Start(t)
+		f.start(t)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wrong error
@@ -253,11 +239,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Eventually waits until check returns nil. After a minute the test fails with the last error, and with what the
+// eventually waits until check returns nil. After a minute the test fails with the last error, and with what the
 // processes have written.
-func (f *Fleet) Eventually(t *testing.T, check func() error) {
+func (f *fleet) eventually(t *testing.T, check func() error) {
 	t.Helper()
-	Eventually(t, func() error {
+	eventually(t, func() error {
 		err := check()
 		for i, p := range f.running {
 			if err != nil {
@@ -268,8 +254,8 @@ func (f *Fleet) Eventually(t *testing.T, check func() error) {
 	})
 }
 
-// Eventually waits until check returns nil. After a minute the test fails with the last error.
-func Eventually(t *testing.T, check func() error) {
+// eventually waits until check returns nil. After a minute the test fails with the last error.
+func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	err, begun := check(), time.Now()
 	for end := begun.Add(time.Minute); err != nil && time.Now().Before(end); err = check() {
@@ -280,8 +266,8 @@ func Eventually(t *testing.T, check func() error) {
 	}
 }
 
-// Split splits the first partition of a container.
-func Split(t *testing.T, c *docstore.Container) {
+// split splits the first partition of a container.
+func split(t *testing.T, c *docstore.Container) {
 	t.Helper()
 	all, err := c.Partitions(t.Context())
 	if err != nil {
