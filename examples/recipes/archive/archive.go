@@ -43,7 +43,8 @@ func (archive) Handle(ctx context.Context, b *feed.Batch) error {
 	for _, c := range b.Changes {
 		if c.LSN > end {
 			day = max(day, c.Time.UTC().Format(time.DateOnly))
-			days[day] = append(days[day], row{c.LSN, c.Time, c.Op.String(), string(c.PartitionKey), c.ID, string(c.Body)})
+			key, body := string(c.PartitionKey), string(c.Body)
+			days[day] = append(days[day], row{c.LSN, c.Time, c.Op.String(), key, c.ID, body})
 		}
 	}
 	for _, day := range slices.Sorted(maps.Keys(days)) {
@@ -57,8 +58,8 @@ func (archive) Handle(ctx context.Context, b *feed.Batch) error {
 	return nil
 }
 
-// endOf returns the last LSN in the files of a range, 0 without a file. Before a split, the files had the wider range of
-// the parent.
+// endOf returns the last LSN in the files of a range, 0 without a file. Before a split, the files had the wider range
+// of the parent.
 func endOf(r feed.Range) int64 {
 	newest, from := "", ""
 	for _, file := range must(filepath.Glob(filepath.Join(*target, "date=*", "r*."+format))) {

@@ -156,10 +156,12 @@ func (w *truth) query(t *testing.T, folder string) {
 		want += n
 	}
 	for _, table := range []string{
-		"read_parquet('archive-files/date=*/r*.parquet')", "read_json('archive-files/date=*/r*.ndjson', format = 'newline_delimited')",
+		"read_parquet('archive-files/date=*/r*.parquet')",
+		"read_json('archive-files/date=*/r*.ndjson', format = 'newline_delimited')",
 	} {
 		sql := "SELECT count(*), count(DISTINCT (id, op, lsn, body)), sum((op = 'delete')::INT), min(date)::TEXT FROM " + table
-		query := exec.CommandContext(t.Context(), python, "-c", "import duckdb; print(duckdb.sql(\""+sql+"\").fetchall()[0])")
+		script := "import duckdb; print(duckdb.sql(\"" + sql + "\").fetchall()[0])"
+		query := exec.CommandContext(t.Context(), python, "-c", script)
 		query.Dir = folder
 		out, err := query.CombinedOutput()
 		deletes := 0
@@ -195,4 +197,10 @@ func (f *fleet) begin(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// killOne kills one of the processes, and starts another one.
+func (f *fleet) killOne(t *testing.T) {
+	t.Helper()
+	f.kill(t, f.running[rand.IntN(len(f.running))])
 }

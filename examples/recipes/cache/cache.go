@@ -24,7 +24,7 @@ var put = redis.NewScript(`
 	if ARGV[4] ~= '0' then redis.call('PEXPIREAT', KEYS[2], ARGV[4]) end
 	return 1`)
 
-// keepMark is how long the mark of a deleted item stays, longer than an old owner can be frozen in the midst of a batch.
+// keepMark is how long the mark of a deleted item stays: longer than an old owner can be frozen within a batch.
 const keepMark = 24 * time.Hour
 
 type cache struct{ redis *redis.Client }
@@ -45,7 +45,8 @@ func (c cache) handle(ctx context.Context, b *feed.Batch) error {
 			ends, markEnds := int64(0), int64(0)
 			if item.TTL > 0 || change.Op == feed.OpDelete {
 				expiry := change.Time.Add(time.Duration(item.TTL) * time.Second)
-				ends, markEnds = expiry.UnixMilli(), max(expiry.UnixMilli(), time.Now().UnixMilli())+keepMark.Milliseconds()
+				ends = expiry.UnixMilli()
+				markEnds = max(ends, time.Now().UnixMilli()) + keepMark.Milliseconds()
 			}
 			put.Eval(ctx, pipe, []string{name, name + ":lsn"}, change.LSN, []byte(change.Body), ends, markEnds)
 		}

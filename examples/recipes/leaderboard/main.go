@@ -70,7 +70,8 @@ func open(ctx context.Context) (games, board container, leases feed.LeaseStore, 
 	}
 	source := find("games", "/player")
 	working.Go(func() { play(ctx, source) })
-	return source, find("board", "/player"), must(docstore.NewLeases(ctx, find("leases", "/id"), "leaderboard", source)), db
+	leases = must(docstore.NewLeases(ctx, find("leases", "/id"), "leaderboard", source))
+	return source, find("board", "/player"), leases, db
 }
 
 func must[T any](v T, err error) T {

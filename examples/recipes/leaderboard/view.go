@@ -32,7 +32,8 @@ type entry struct {
 type view struct{ board feed.Committer }
 
 // handle adds each game to the total of its player, unless an earlier delivery has done so. The part and the total are
-// written in a transaction, which fails if another instance has written the total meanwhile. The batch then comes again.
+// written in a transaction, which fails if another instance has written the total meanwhile. Then the batch is
+// redelivered.
 func (v view) handle(ctx context.Context, _ *feed.Batch, items []changefeed.Item[game]) error {
 	for _, it := range items {
 		key, game := it.PartitionKey, it.Value

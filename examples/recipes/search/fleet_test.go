@@ -104,7 +104,8 @@ func recipe(t *testing.T, folder string, args ...string) *exec.Cmd {
 	return command
 }
 
-// runLocally runs the recipe on a local store, twice, so that the second run continues. runLocally returns what both have said.
+// runLocally runs the recipe on a local store, twice, so that the second run continues, and returns what both have
+// said.
 func runLocally(t *testing.T, folder string, args ...string) (said string) {
 	t.Helper()
 	for range 2 {
@@ -130,13 +131,7 @@ func (f *fleet) start(t *testing.T) {
 	t.Cleanup(func() { _ = command.Process.Kill() })
 }
 
-// killOne ends one of the processes with kill -9, and starts another one. If the process has ended by itself, the
-// test fails.
-func (f *fleet) killOne(t *testing.T) {
-	t.Helper()
-	f.kill(t, f.running[rand.IntN(len(f.running))])
-}
-
+// kill ends a process with kill -9, and starts another one. If the process has ended by itself, the test fails.
 func (f *fleet) kill(t *testing.T, p *process) {
 	t.Helper()
 	killed := p.command.Process.Kill()
@@ -194,9 +189,10 @@ func (f *fleet) stop(t *testing.T) (texts []string) {
 
 const processes = 3
 
-// killMany runs three processes and kills one after the other, until there were so many kills. Every second kill is at a
-// random moment. Every other kill is of a process that has just written a line about its work, so that the position of
-// this work is probably not stored yet. Write is called again and again meanwhile, and after is called after each kill.
+// killMany runs three processes and kills one after the other, until there were so many kills. Every second kill is at
+// a random moment. Every other kill is of a process that has just written a line about its work, so that the position
+// of this work is probably not stored yet. The function write is called again and again meanwhile, and after is called
+// after each kill.
 func (f *fleet) killMany(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
 	t.Helper()
 	for len(f.running) < processes {

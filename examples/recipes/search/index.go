@@ -19,7 +19,8 @@ type product struct{ Text string }
 
 type index struct{ *sql.DB }
 
-// openIndex opens the file of an index. The row of an item in docs has the LSN of its version, and stays after a delete.
+// openIndex opens the file of an index. The row of an item in docs has the LSN of its version. The row stays after a
+// delete.
 func openIndex(name string) index {
 	db := must(sql.Open("sqlite", "file:"+name+".sqlite?_txlock=immediate&_pragma=busy_timeout(60000)"))
 	must(db.Exec(`PRAGMA journal_mode = WAL;
