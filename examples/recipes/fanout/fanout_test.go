@@ -61,7 +61,7 @@ func (s *shop) write(ctx context.Context) {
 			s.mailed = append(s.mailed, fmt.Sprint(city, " ", n))
 		}
 		s.mu.Unlock()
-		time.Sleep(time.Millisecond)
+		time.Sleep(4 * time.Millisecond)
 	}
 }
 

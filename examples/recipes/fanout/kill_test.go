@@ -46,7 +46,7 @@ func (f *fleet) start() {
 // kill kills the older process at a random moment while the lines of a unit grow, and starts another process.
 func (f *fleet) kill(dir, unit string) {
 	f.Helper()
-	enough := size(f.T, dir, unit) + int64(rand.IntN(4000))
+	enough := size(f.T, dir, unit) + int64(rand.IntN(1500))
 	until(f.T, "enough is handled", func() bool { return size(f.T, dir, unit) > enough })
 	cmd := f.running[0]
 	if err := cmd.Process.Kill(); err != nil {

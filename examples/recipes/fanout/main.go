@@ -62,7 +62,7 @@ func main() {
 	var running sync.WaitGroup
 	defer running.Wait() // each unit ends its batch, stores the position and releases its leases
 	for unit, policy := range map[string]changefeed.FailurePolicy{
-		"mailer": {MaxAttempts: 3, DeadLetters: box}, // an order without an address is parked; the others are mailed
+		"mailer": {MaxAttempts: 9, DeadLetters: box}, // an order without an address is parked; the others are mailed
 		"audit":  {},                                 // nothing is skipped: a failing order is retried for ever
 		"stock":  {},                                 // the same: while the stock system is down, the unit waits
 	} {
@@ -70,7 +70,7 @@ func main() {
 		const flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
 		file := must(os.OpenFile(filepath.Join(*data, unit+".txt"), flags, 0o666))
 		p := must(changefeed.New(orders, store, changefeed.Items(effect(unit, file)), changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: policy, MaxItems: 20, RetryMax: 2 * time.Second,
+			Start: feed.FromBeginning(), OnFailure: policy, MaxItems: 100, RetryMax: 2 * time.Second,
 			Acquire: *expiration / 5, Renew: *expiration / 4, Expiration: *expiration,
 		}))
 		running.Go(func() { log.Printf("%s has ended: %v", unit, p.Run(ctx)) }) // an error ends this unit alone
@@ -94,13 +94,16 @@ func effect(unit string, file *os.File) func(context.Context, *feed.Batch, []cha
 		if _, err := os.Stat(filepath.Join(*data, unit+".down")); err == nil {
 			return errors.New("the system behind " + unit + " is down")
 		}
+		failed := map[int]error{}
 		for i, it := range items {
 			if unit == "mailer" && it.Value.Mail == "" {
-				return &feed.Failure{Done: i, Err: errors.New("the order has no address")}
+				failed[i] = feed.Poison(errors.New("the order has no address")) // no retry can help: park the order
+			} else if _, err := fmt.Fprintln(io.MultiWriter(file, os.Stdout), unit, it.Value.City, it.Value.ID); err != nil {
+				return err // the whole batch comes again
 			}
-			if _, err := fmt.Fprintln(io.MultiWriter(file, os.Stdout), unit, it.Value.City, it.Value.ID); err != nil {
-				return &feed.Failure{Done: i, Err: err} // the orders before this one are done
-			}
+		}
+		if len(failed) > 0 {
+			return &feed.Failure{Items: failed}
 		}
 		return nil
 	}
