@@ -66,10 +66,12 @@ func (f *fleet) stop() {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			f.Error(err)
 		}
-		if err := cmd.Wait(); err != nil {
+		// A process that is still opening its parts ends with an error.
+		if err := cmd.Wait(); err != nil && !strings.Contains(f.said[i].String(), "interrupt signal received") {
 			f.Errorf("%v\n%s", err, f.said[i])
 		}
 	}
+	f.running, f.said = nil, nil
 }
 
 // until waits until a condition holds.

@@ -176,7 +176,6 @@ func TestAMarkerMustOutliveAnOutage(t *testing.T) {
 	s.put(1, 2, `,"deleted":true,"ttl":1`)
 	s.put(2, 2, `,"deleted":true,"ttl":3600`)
 	until(t, "expired", func() bool { return s.products.Count() == 1 })
-	f.running, f.said = nil, nil
 	f.start()
 	s.handled("soft", "all")
 	f.stop()
