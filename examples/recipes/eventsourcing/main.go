@@ -64,13 +64,12 @@ const head = "head" // id of the item with the newest version of a stream
 // read reads an item of a stream. A missing item is the zero item without an ETag.
 func read(ctx context.Context, from feed.Committer, stream, id string) (i item, etag string, err error) {
 	results, err := from.Commit(ctx, feed.Key(stream), []feed.Write{{Op: feed.WriteRead, ID: id}})
-	if errors.Is(err, feed.ErrNotFound) {
-		return i, "", nil
-	} else if err != nil {
-		return i, "", err
+	if err == nil {
+		etag, err = results[0].ETag, json.Unmarshal(results[0].Body, &i)
+	} else if errors.Is(err, feed.ErrNotFound) {
+		err = nil
 	}
-	err = json.Unmarshal(results[0].Body, &i)
-	return i, results[0].ETag, err
+	return i, etag, err
 }
 
 // appendTo appends events to a stream, all or none. If the stream does not end with the expected version, the error is

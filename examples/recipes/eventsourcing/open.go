@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
@@ -41,8 +42,14 @@ func open(ctx context.Context) (client *cosmos.Client, closeStore func() error) 
 		must(0, err)
 	}
 	server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
-	go http.Serve(must(net.Listen("tcp", *listen)), server)
-	return must(cosmos.Open(ctx, "http://"+*listen, cosmos.Key(key), cosmos.Options{})), db.Close
+	listener := must(net.Listen("tcp", *listen))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
+	return must(cosmos.Open(ctx, "http://"+*listen, cosmos.Key(key), cosmos.Options{})), func() error {
+		err := listener.Close()
+		serving.Wait()
+		return errors.Join(err, db.Close())
+	}
 }
 
 // must ends the program if a part cannot be opened.

@@ -51,7 +51,11 @@ func main() {
 			must(0, err)
 		}
 		server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
-		go http.Serve(must(net.Listen("tcp", *listen)), server)
+		listener := must(net.Listen("tcp", *listen))
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		defer listener.Close()
+		serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
 		*account = "http://" + *listen
 	}
 	client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
@@ -69,7 +73,7 @@ func main() {
 		store := must(cosmos.OpenLeases(ctx, leases, unit, orders, cosmos.LeaseOptions{}))
 		const flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
 		file := must(os.OpenFile(filepath.Join(*data, unit+".txt"), flags, 0o666))
-		p := must(changefeed.New(orders, store, changefeed.Items(effect(unit, file)), changefeed.Options{
+		p := must(changefeed.New(orders, store, changefeed.Items(effect(unit, io.MultiWriter(file, os.Stdout))), changefeed.Options{
 			Start: feed.FromBeginning(), OnFailure: policy, MaxItems: 100, RetryMax: 2 * time.Second,
 			Acquire: *expiration / 5, Renew: *expiration / 4, Expiration: *expiration,
 		}))
@@ -89,7 +93,7 @@ func must[T any](v T, err error) T {
 type order struct{ ID, City, Mail string }
 
 // effect handles orders for a unit: the effect of an order is a line in the unit's file.
-func effect(unit string, file *os.File) func(context.Context, *feed.Batch, []changefeed.Item[order]) error {
+func effect(unit string, out io.Writer) func(context.Context, *feed.Batch, []changefeed.Item[order]) error {
 	return func(_ context.Context, _ *feed.Batch, items []changefeed.Item[order]) error {
 		if _, err := os.Stat(filepath.Join(*data, unit+".down")); err == nil {
 			return errors.New("the system behind " + unit + " is down")
@@ -98,7 +102,7 @@ func effect(unit string, file *os.File) func(context.Context, *feed.Batch, []cha
 		for i, it := range items {
 			if unit == "mailer" && it.Value.Mail == "" {
 				failed[i] = feed.Poison(errors.New("the order has no address")) // no retry can help: park the order
-			} else if _, err := fmt.Fprintln(io.MultiWriter(file, os.Stdout), unit, it.Value.City, it.Value.ID); err != nil {
+			} else if _, err := fmt.Fprintln(out, unit, it.Value.City, it.Value.ID); err != nil {
 				return err // the whole batch comes again
 			}
 		}

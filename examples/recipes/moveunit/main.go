@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed"
@@ -50,7 +51,11 @@ func main() {
 			must(0, err)
 		}
 		server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
-		go http.Serve(must(net.Listen("tcp", *listen)), server)
+		listener := must(net.Listen("tcp", *listen))
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		defer listener.Close()
+		serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
 		*account = "http://" + *listen
 	}
 	client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))

@@ -44,16 +44,19 @@ func main() {
 	if *account == "" { // serve a local store
 		db := must(docstore.Open(filepath.Join(*data, "store"), docstore.Options{}))
 		defer db.Close()
-		_, database := db.CreateDatabase(ctx, "shop", nil)
-		_, container := db.CreateContainer(ctx, docstore.ContainerSpec{
-			Database: "shop", ID: "products", Paths: []string{"/shelf"},
-			DefaultTTL: new(docstore.NoDefaultTTL), Retention: 24 * time.Hour,
-		})
+		spec := docstore.ContainerSpec{Database: "shop", ID: "products", Paths: []string{"/shelf"}}
+		spec.DefaultTTL, spec.Retention = new(docstore.NoDefaultTTL), 24*time.Hour
+		_, database := db.CreateDatabase(ctx, spec.Database, nil)
+		_, container := db.CreateContainer(ctx, spec)
 		if err := errors.Join(database, container); !errors.Is(err, feed.ErrConflict) { // of an earlier run
 			must(0, err)
 		}
 		server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
-		go http.Serve(must(net.Listen("tcp", *listen)), server)
+		listener := must(net.Listen("tcp", *listen))
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		defer listener.Close()
+		serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
 		*account = "http://" + *listen
 	}
 	client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
@@ -92,14 +95,12 @@ type target string
 func (unit target) Handle(_ context.Context, b *feed.Batch) error {
 	for _, c := range b.Changes {
 		name := filepath.Join(*data, string(unit), url.PathEscape(string(c.PartitionKey)+c.ID))
-		var product struct{ Deleted bool }
-		if err := json.Unmarshal([]byte(cmp.Or(string(c.Body), "{}")), &product); err != nil {
-			return feed.Poison(err)
-		}
-		fmt.Printf("%s: %s %s, marker: %v, expired: %v, before: %s\n", unit, c.Op, c.ID, product.Deleted, c.Expired,
-			c.Previous)
+		var product struct{ Deleted any }
+		_ = json.Unmarshal(c.Body, &product) // a delete has no body
+		gone := c.Op == feed.OpDelete || product.Deleted == true
+		fmt.Printf("%s: %s %s, marker: %t, expired: %v\n", unit, c.Op, c.ID, product.Deleted == true, c.Expired)
 		var err error
-		if c.Op == feed.OpDelete || product.Deleted {
+		if gone {
 			err = os.RemoveAll(name) // also if the file is missing
 		} else {
 			err = errors.Join(os.WriteFile(name+".new", c.Body, 0o666), os.Rename(name+".new", name))
@@ -116,8 +117,10 @@ func write(ctx context.Context, products *cosmos.Container) {
 	for n := time.Now().UnixMilli(); *every > 0 && ctx.Err() == nil; n++ {
 		body := fmt.Sprintf(`{"id":"%d","shelf":"a","price":1`, n)
 		last := []feed.Write{
-			{Body: []byte(body + `,"deleted":true,"ttl":3600}`)}, {Op: feed.WriteDelete, ID: fmt.Sprint(n)},
-			{Body: []byte(body + `,"ttl":2}`)}, {Body: []byte(body + `,"sold":true}`)},
+			{Body: []byte(body + `,"deleted":true,"ttl":3600}`)},
+			{Op: feed.WriteDelete, ID: fmt.Sprint(n)},
+			{Body: []byte(body + `,"ttl":2}`)},
+			{Body: []byte(body + `,"sold":true}`)},
 		}[n%4]
 		for _, w := range []feed.Write{{Body: []byte(body + "}")}, last} {
 			if _, err := products.Commit(ctx, feed.Key("a"), []feed.Write{w}); err != nil {
