@@ -13,10 +13,19 @@ import (
 
 const kills = 20
 
+// isProgram is the environment variable that makes the test binary the program.
+const isProgram = "RECIPE_IS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(isProgram) == "" {
+		os.Exit(m.Run())
+	}
+	main()
+}
+
 // fleet is the program in two processes, which are killed and replaced.
 type fleet struct {
 	*testing.T
-	program string
 	args    []string
 	running []*exec.Cmd
 	said    []*bytes.Buffer
@@ -24,10 +33,7 @@ type fleet struct {
 
 func newFleet(t *testing.T, args ...string) *fleet {
 	t.Helper()
-	f := &fleet{T: t, program: filepath.Join(t.TempDir(), "program"), args: args}
-	if out, err := exec.Command("go", "build", "-o", f.program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f := &fleet{T: t, args: args}
 	f.start()
 	f.start()
 	return f
@@ -35,7 +41,8 @@ func newFleet(t *testing.T, args ...string) *fleet {
 
 func (f *fleet) start() {
 	f.Helper()
-	cmd, said := exec.CommandContext(f.Context(), f.program, f.args...), &bytes.Buffer{}
+	cmd, said := exec.CommandContext(f.Context(), os.Args[0], f.args...), &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), isProgram+"=1")
 	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		f.Fatal(err)

@@ -40,6 +40,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	time.AfterFunc(*length, stop)
+	must(0, os.MkdirAll(*data, 0o777))
 	key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey)
 	if *account == "" { // serve a local store, so that the changefeed command can steer the units meanwhile
 		db := must(docstore.Open(filepath.Join(*data, "store"), docstore.Options{}))
