@@ -21,8 +21,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// The rights of docs/rights.md: actions by container. Each list is enough for its job. Without any of its actions the job
-// fails, with an error that names the action; without items/delete it leaves records behind.
+// The rights of docs/rights.md: actions by container. Each list is enough for its job. Without any of its actions the
+// job fails, with an error that names the action; without items/delete it leaves records behind.
 
 // rights are the actions of a role in each container, without the beginning of their names.
 type rights map[string][]string

@@ -74,7 +74,8 @@ func main() {
 		store := must(cosmos.OpenLeases(ctx, leases, unit, orders, cosmos.LeaseOptions{}))
 		const flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
 		file := must(os.OpenFile(filepath.Join(*data, unit+".txt"), flags, 0o666))
-		p := must(changefeed.New(orders, store, changefeed.Items(effect(unit, io.MultiWriter(file, os.Stdout))), changefeed.Options{
+		handler := changefeed.Items(effect(unit, io.MultiWriter(file, os.Stdout)))
+		p := must(changefeed.New(orders, store, handler, changefeed.Options{
 			Start: feed.FromBeginning(), OnFailure: policy, MaxItems: 100, RetryMax: 2 * time.Second,
 			Acquire: *expiration / 5, Renew: *expiration / 4, Expiration: *expiration,
 		}))
@@ -83,7 +84,7 @@ func main() {
 	write(ctx, orders)
 }
 
-// must ends the program if a part cannot be opened; no unit works yet.
+// must ends the program if a part cannot be opened.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal(err)

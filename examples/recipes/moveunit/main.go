@@ -83,7 +83,7 @@ func main() {
 	})).Run(ctx))
 }
 
-// must ends the program if a part cannot be opened; no unit works yet.
+// must ends the program if a part cannot be opened.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal(err)
