@@ -90,6 +90,9 @@ func (s *shop) has(dir, unit string, n int) string {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Error(err)
 	}
+	if err == nil && len(text) == 0 {
+		return "an empty file"
+	}
 	return string(text)
 }
 
