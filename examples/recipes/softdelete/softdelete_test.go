@@ -182,7 +182,8 @@ func TestAMarkerMustOutliveAnOutage(t *testing.T) {
 	s.handled("soft", "all")
 	f.stop()
 	for unit, want := range map[string][3]bool{"soft": {true, false, true}, "all": {}} {
-		if got := [3]bool{s.has(dir, unit, 1) != "", s.has(dir, unit, 2) != "", s.has(dir, unit, 3) != ""}; got != want {
+		got := [3]bool{s.has(dir, unit, 1) != "", s.has(dir, unit, 2) != "", s.has(dir, unit, 3) != ""}
+		if got != want {
 			t.Errorf("%s has the products %v, want %v", unit, got, want)
 		}
 	}
