@@ -1,0 +1,129 @@
+// The fanout recipe: three units read one feed. Their leases are in one container, and each unit has its own position
+// and its own answer to a failure. docs/recipes/fanout.md describes the recipe.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+)
+
+var (
+	account    = flag.String("account", "", "address of an account with shop/orders; COSMOS_KEY has its key")
+	listen     = flag.String("listen", "127.0.0.1:8091", "without -account: where the local store is served")
+	data       = flag.String("data", "fanout-data", "folder of the local store and of the units' output")
+	every      = flag.Duration("every", 300*time.Millisecond, "write an order this often; 0 writes none")
+	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
+	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	time.AfterFunc(*length, stop)
+	must(0, os.MkdirAll(*data, 0o777))
+	key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey)
+	if *account == "" { // serve a local store, so that the changefeed command can steer the units meanwhile
+		db := must(docstore.Open(filepath.Join(*data, "store"), docstore.Options{}))
+		defer db.Close()
+		spec := docstore.ContainerSpec{Database: "shop", ID: "orders", Paths: []string{"/city"}, Ranges: 2}
+		_, database := db.CreateDatabase(ctx, spec.Database, nil)
+		_, container := db.CreateContainer(ctx, spec)
+		if err := errors.Join(database, container); !errors.Is(err, feed.ErrConflict) { // of an earlier run
+			must(0, err)
+		}
+		server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
+		listener := must(net.Listen("tcp", *listen))
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		defer listener.Close()
+		serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
+		*account = "http://" + *listen
+	}
+	client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
+	defer client.Close()
+	orders := must(client.Container(ctx, "shop", "orders"))
+	leases := must(client.CreateLeaseContainer(ctx, "shop", "leases")) // an existing container stays
+	box := must(deadletters.Container(must(client.CreateLetterContainer(ctx, "shop", "letters")), "mailer", orders))
+	var running sync.WaitGroup
+	defer running.Wait() // each unit ends its batch, stores the position and releases its leases
+	for unit, policy := range map[string]changefeed.FailurePolicy{
+		"mailer": {MaxAttempts: 9, DeadLetters: box}, // an order without an address is parked; the others are mailed
+		"audit":  {},                                 // nothing is skipped: a failing order is retried for ever
+		"stock":  {},                                 // the same: while the stock system is down, the unit waits
+	} {
+		store := must(cosmos.OpenLeases(ctx, leases, unit, orders, cosmos.LeaseOptions{}))
+		const flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
+		file := must(os.OpenFile(filepath.Join(*data, unit+".txt"), flags, 0o666))
+		handler := changefeed.Items(effect(unit, io.MultiWriter(file, os.Stdout)))
+		p := must(changefeed.New(orders, store, handler, changefeed.Options{
+			Start: feed.FromBeginning(), OnFailure: policy, MaxItems: 100, RetryMax: 2 * time.Second,
+			Acquire: *expiration / 5, Renew: *expiration / 4, Expiration: *expiration,
+		}))
+		running.Go(func() { log.Printf("%s has ended: %v", unit, p.Run(ctx)) }) // an error ends this unit alone
+	}
+	write(ctx, orders)
+}
+
+// must ends the program if a part cannot be opened.
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+type order struct{ ID, City, Mail string }
+
+// effect handles orders for a unit: the effect of an order is a line in the unit's file.
+func effect(unit string, out io.Writer) func(context.Context, *feed.Batch, []changefeed.Item[order]) error {
+	return func(_ context.Context, _ *feed.Batch, items []changefeed.Item[order]) error {
+		if _, err := os.Stat(filepath.Join(*data, unit+".down")); err == nil {
+			return errors.New("the system behind " + unit + " is down")
+		}
+		failed := map[int]error{}
+		for i, it := range items {
+			if unit == "mailer" && it.Value.Mail == "" {
+				failed[i] = feed.Poison(errors.New("the order has no address")) // no retry can help: park the order
+			} else if _, err := fmt.Fprintln(out, unit, it.Value.City, it.Value.ID); err != nil {
+				return err // the whole batch comes again
+			}
+		}
+		if len(failed) > 0 {
+			return &feed.Failure{Items: failed}
+		}
+		return nil
+	}
+}
+
+// write writes orders until ctx ends. Each tenth order has no address.
+func write(ctx context.Context, orders *cosmos.Container) {
+	for n := time.Now().UnixMilli(); *every > 0 && ctx.Err() == nil; n++ {
+		city, mail := []string{"Oslo", "Rome", "Lima"}[n%3], []string{"", "ada@example.com"}[min(n%10, 1)]
+		body := fmt.Appendf(nil, `{"id":"%d","city":%q,"mail":%q}`, n, city, mail)
+		if _, err := orders.Commit(ctx, feed.Key(city), []feed.Write{{Body: body}}); err != nil {
+			log.Print(err)
+		}
+		time.Sleep(*every)
+	}
+	<-ctx.Done()
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const kills = 20
+
+// isProgram is the environment variable that makes the test binary the program.
+const isProgram = "RECIPE_IS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(isProgram) == "" {
+		os.Exit(m.Run())
+	}
+	main()
+}
+
+// fleet is the program in two processes, which are killed and replaced.
+type fleet struct {
+	*testing.T
+	args    []string
+	running []*exec.Cmd
+	said    []*bytes.Buffer
+	printed atomic.Int64 // bytes of output
+}
+
+func newFleet(t *testing.T, args ...string) *fleet {
+	t.Helper()
+	f := &fleet{T: t, args: args}
+	f.start()
+	f.start()
+	return f
+}
+
+func (f *fleet) start() {
+	f.Helper()
+	cmd, said := exec.CommandContext(f.Context(), os.Args[0], f.args...), &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), isProgram+"=1")
+	cmd.Stderr, cmd.Stdout = said, f
+	if err := cmd.Start(); err != nil {
+		f.Fatal(err)
+	}
+	f.running, f.said = append(f.running, cmd), append(f.said, said)
+}
+
+// kill kills the older process at a random moment after more output of it, and starts another process.
+func (f *fleet) kill() {
+	f.Helper()
+	f.await(rand.IntN(1500))
+	cmd := f.running[0]
+	if err := cmd.Process.Kill(); err != nil {
+		f.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || err.Error() != "signal: killed" {
+		f.Fatalf("the process ended before it was killed: %v\n%s", err, f.said[0])
+	}
+	f.running, f.said = f.running[1:], f.said[1:]
+	f.start()
+}
+
+// stop ends the processes in good order.
+func (f *fleet) stop() {
+	f.Helper()
+	for i, cmd := range f.running {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			f.Error(err)
+		}
+		// A process that is still opening its parts ends with an error.
+		if err := cmd.Wait(); err != nil && !strings.Contains(f.said[i].String(), "interrupt signal received") {
+			f.Errorf("%v\n%s", err, f.said[i])
+		}
+	}
+	f.running, f.said = nil, nil
+}
+
+// until waits until a condition holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begun := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatalf("after 30 s: not %s", what)
+		}
+	}
+}
+
+// Write counts the output of the processes.
+func (f *fleet) Write(p []byte) (int, error) {
+	f.printed.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// await waits for more output of the processes: they work.
+func (f *fleet) await(more int) {
+	f.Helper()
+	enough := f.printed.Load() + int64(more)
+	until(f.T, "more output", func() bool { return f.printed.Load() > enough })
+}

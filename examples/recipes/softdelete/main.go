@@ -1,0 +1,133 @@
+// The softdelete recipe: two units keep files equal to the items of a container. The unit "soft" reads the latest
+// versions and needs markers of deletes; the unit "all" reads all versions and deletes. See docs/recipes/softdelete.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+)
+
+var (
+	account    = flag.String("account", "", "address of an account with shop/products; COSMOS_KEY has its key")
+	listen     = flag.String("listen", "127.0.0.1:8092", "without -account: where the local store is served")
+	data       = flag.String("data", "softdelete-data", "folder of the local store and of the targets")
+	every      = flag.Duration("every", 300*time.Millisecond, "write a product this often; 0 writes none")
+	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
+	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
+)
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	time.AfterFunc(*length, stop)
+	key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey)
+	if *account == "" { // serve a local store
+		db := must(docstore.Open(filepath.Join(*data, "store"), docstore.Options{}))
+		defer db.Close()
+		spec := docstore.ContainerSpec{Database: "shop", ID: "products", Paths: []string{"/shelf"}}
+		spec.DefaultTTL, spec.Retention = new(docstore.NoDefaultTTL), 24*time.Hour
+		_, database := db.CreateDatabase(ctx, spec.Database, nil)
+		_, container := db.CreateContainer(ctx, spec)
+		if err := errors.Join(database, container); !errors.Is(err, feed.ErrConflict) { // of an earlier run
+			must(0, err)
+		}
+		server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
+		listener := must(net.Listen("tcp", *listen))
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		defer listener.Close()
+		serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
+		*account = "http://" + *listen
+	}
+	client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
+	defer client.Close()
+	products := must(client.Container(ctx, "shop", "products"))
+	leases := must(client.CreateLeaseContainer(ctx, "shop", "leases")) // an existing container stays
+	var running sync.WaitGroup
+	defer running.Wait()
+	for unit, o := range map[string]changefeed.Options{
+		"soft": {Mode: feed.LatestVersion, Start: feed.FromBeginning()},
+		"all":  {Mode: feed.AllVersionsAndDeletes}, // begins now, at its first start
+	} {
+		must(0, os.MkdirAll(filepath.Join(*data, unit), 0o777))
+		o.Acquire, o.Renew, o.Expiration = *expiration/5, *expiration/4, *expiration
+		store := must(cosmos.OpenLeases(ctx, leases, unit, products, cosmos.LeaseOptions{}))
+		p := must(changefeed.New(products, store, target(unit), o))
+		running.Go(func() { log.Printf("%s has ended: %v", unit, p.Run(ctx)) })
+		for unit == "all" && ctx.Err() == nil && changefeed.CaughtUp(ctx, products, store) != nil {
+			time.Sleep(100 * time.Millisecond) // until the unit has leases: earlier writes are not for it
+		}
+	}
+	write(ctx, products)
+}
+
+// must ends the program if a part cannot be opened.
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+// target is the handler of a unit: it keeps a file per product.
+type target string
+
+func (unit target) Handle(_ context.Context, b *feed.Batch) error {
+	for _, c := range b.Changes {
+		name := filepath.Join(*data, string(unit), url.PathEscape(string(c.PartitionKey)+c.ID))
+		var product struct{ Deleted any }
+		_ = json.Unmarshal(c.Body, &product) // a delete has no body
+		gone := c.Op == feed.OpDelete || product.Deleted == true
+		fmt.Printf("%s: %s %s, marker: %t, expired: %v\n", unit, c.Op, c.ID, product.Deleted == true, c.Expired)
+		var err error
+		if gone {
+			err = os.RemoveAll(name) // also if the file is missing
+		} else {
+			err = errors.Join(os.WriteFile(name+".new", c.Body, 0o666), os.Rename(name+".new", name))
+		}
+		if err != nil {
+			return err // the batch comes again, and puts and removes the same
+		}
+	}
+	return nil
+}
+
+// write writes products. One ends with a marker, one by a delete, one by its time to live, and one stays.
+func write(ctx context.Context, products *cosmos.Container) {
+	for n := time.Now().UnixMilli(); *every > 0 && ctx.Err() == nil; n++ {
+		body := fmt.Sprintf(`{"id":"%d","shelf":"a","price":1`, n)
+		last := []feed.Write{
+			{Body: []byte(body + `,"deleted":true,"ttl":3600}`)},
+			{Op: feed.WriteDelete, ID: fmt.Sprint(n)},
+			{Body: []byte(body + `,"ttl":2}`)},
+			{Body: []byte(body + `,"sold":true}`)},
+		}[n%4]
+		for _, w := range []feed.Write{{Body: []byte(body + "}")}, last} {
+			if _, err := products.Commit(ctx, feed.Key("a"), []feed.Write{w}); err != nil {
+				log.Print(err)
+			}
+			time.Sleep(*every)
+		}
+	}
+	<-ctx.Done()
+}
