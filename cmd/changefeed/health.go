@@ -68,6 +68,9 @@ func askHealth(ctx context.Context, at string) error {
 
 // reasonsOf lists what is wrong, and what is not ready.
 func reasonsOf(h *dashboard.Health) (all []string) {
+	if h.Waiting != nil {
+		all = append(all, *h.Waiting)
+	}
 	for _, c := range h.Checks {
 		if c.Why != nil {
 			all = append(all, c.Name+": "+*c.Why)
