@@ -226,16 +226,31 @@ func (s *slowReceiver) handled() []string {
 	return slices.Clone(s.ids)
 }
 
-// TestDeployedPodsKeepTheirPromises runs the command lines of the manifests as plain processes: a server, and a processor
-// that is told to end while a batch is in hand. Probes pass, the batch is finished, the lease is free at once, and the
-// next pod goes on behind the batch.
-func TestDeployedPodsKeepTheirPromises(t *testing.T) {
-	dir := t.TempDir()
-	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 64)))
-	places := strings.NewReplacer(":8081", "127.0.0.1:0", ":8090", "127.0.0.1:0", "/data/store", filepath.Join(dir, "store"),
-		"/etc/changefeed/host.yaml", mustAbs(t, deployedHost))
-	server, out := deploy(t, deployedServer, places, "CHANGEFEED_KEY="+key, "CHANGEFEED_UI_KEY="+deployedUIKey)
-	server.awaitDashboard()
+// deployedWorld is the server of its manifest, with the containers of the host's file.
+type deployedWorld struct {
+	*testing.T
+	dir, key, account string
+	places            *strings.Replacer
+	receiver          string
+	server            *aDeployed
+}
+
+// newDeployedWorld starts the server, and makes the containers as docs/deployment.md says.
+func newDeployedWorld(t *testing.T, receiver string) *deployedWorld {
+	t.Helper()
+	host, err := filepath.Abs(deployedHost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &deployedWorld{
+		T: t, dir: t.TempDir(), receiver: receiver,
+		key: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 64))),
+	}
+	w.places = strings.NewReplacer(":8081", "127.0.0.1:0", ":8090", "127.0.0.1:0",
+		"/data/store", filepath.Join(w.dir, "store"), "/etc/changefeed/host.yaml", host)
+	var out io.Reader
+	w.server, out = deploy(t, deployedServer, w.places, "CHANGEFEED_KEY="+w.key, "CHANGEFEED_UI_KEY="+deployedUIKey)
+	w.server.awaitDashboard()
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -244,68 +259,77 @@ func TestDeployedPodsKeepTheirPromises(t *testing.T) {
 	if err := json.Unmarshal(line, &told); err != nil {
 		t.Fatal(err)
 	}
-	if got := server.asks("/healthz", ""); got != http.StatusOK {
-		t.Errorf("the probe of the server gets %d", got)
-	}
-	account := strings.TrimSuffix(told.Endpoint, "/")
+	w.account = strings.TrimSuffix(told.Endpoint, "/")
 	for _, made := range [][]string{{"orders", "/city"}, {"leases", "/id", "--ttl", "-1"}, {"letters", "/key"}} {
-		command(t, append([]string{"create", account + "/shop/" + made[0], "--account-key", key, "--pk"}, made[1:]...)...)
+		command(t, append([]string{"create", w.account + "/shop/" + made[0], "--account-key", w.key, "--pk"}, made[1:]...)...)
 	}
+	return w
+}
+
+// start starts a pod of the processor, and waits until it is ready.
+func (w *deployedWorld) start(pod string) *aDeployed {
+	w.Helper()
+	d, _ := deploy(w.T, deployedProcessor, w.places, "POD_NAME="+pod, "COSMOS_ENDPOINT="+w.account, "COSMOS_KEY="+w.key,
+		"CHANGEFEED_UI_KEY="+deployedUIKey, "MAILER_URL="+w.receiver)
+	d.awaitDashboard()
+	d.await("the pod is ready", func() bool { return d.asks("/readyz", "") == http.StatusOK })
+	return d
+}
+
+// write writes an order.
+func (w *deployedWorld) write(id string) {
+	w.Helper()
+	file := filepath.Join(w.dir, id)
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{"id":%q,"city":"Oslo"}`, id), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	command(w.T, "put", w.account+"/shop/orders", file, "--account-key", w.key)
+}
+
+// leases is what the command leases says of the unit.
+func (w *deployedWorld) leases() string {
+	w.Helper()
+	return command(w.T, "leases", w.account+"/shop/leases", "--name", "mailer", "--account-key", w.key, "-o", "json")
+}
+
+// TestDeployedPodsKeepTheirPromises runs the command lines of the manifests as plain processes: a server, and a processor
+// that is told to end while a batch is in hand. Probes pass, the batch is finished, the lease is free at once, and the
+// next pod goes on behind the batch.
+func TestDeployedPodsKeepTheirPromises(t *testing.T) {
 	handler := &slowReceiver{inHand: make(chan struct{}), letGo: make(chan struct{})}
 	receiver := httptest.NewServer(handler)
 	defer receiver.Close()
-	start := func(pod string) *aDeployed {
-		d, _ := deploy(t, deployedProcessor, places, "POD_NAME="+pod, "COSMOS_ENDPOINT="+account, "COSMOS_KEY="+key,
-			"CHANGEFEED_UI_KEY="+deployedUIKey, "MAILER_URL="+receiver.URL+"/orders")
-		d.awaitDashboard()
-		d.await("the pod is ready", func() bool { return d.asks("/readyz", "") == http.StatusOK })
-		return d
+	w := newDeployedWorld(t, receiver.URL+"/orders")
+	if got := w.server.asks("/healthz", ""); got != http.StatusOK {
+		t.Errorf("the probe of the server gets %d", got)
 	}
-	write := func(id string) {
-		file := filepath.Join(dir, id)
-		if err := os.WriteFile(file, fmt.Appendf(nil, `{"id":%q,"city":"Oslo"}`, id), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		command(t, "put", account+"/shop/orders", file, "--account-key", key)
-	}
-	owners := func() string {
-		return command(t, "leases", account+"/shop/leases", "--name", "mailer", "--account-key", key, "-o", "json")
-	}
-
-	first := start("changefeed-0")
-	if got := owners(); !strings.Contains(got, `"owner":"changefeed-0"`) {
+	first := w.start("changefeed-0")
+	if got := w.leases(); !strings.Contains(got, `"owner":"changefeed-0"`) {
 		t.Errorf("the instance has not the name of the pod: %s", got)
 	}
-	if code := command(t, "health", first.dashboard); code != "" || first.asks("/metrics", "") != http.StatusUnauthorized ||
-		first.asks("/metrics", deployedUIKey) != http.StatusOK {
-		t.Errorf("the health check says %q, or metrics are served without a key", code)
+	if said := command(t, "health", first.dashboard); said != "" {
+		t.Errorf("the health check says %q", said)
 	}
-	write("1")
+	if without, with := first.asks("/metrics", ""), first.asks("/metrics", deployedUIKey); without != 401 || with != 200 {
+		t.Errorf("metrics answer %d without the key and %d with it", without, with)
+	}
+	w.write("1")
 	<-handler.inHand
 	time.AfterFunc(500*time.Millisecond, func() { close(handler.letGo) }) // after SIGTERM, and before the drain is over
 	if took := first.end(); took < 400*time.Millisecond || took > 10*time.Second {
 		t.Errorf("the end took %v: want that of the batch, and less than the drain", took)
 	}
-	if got := owners(); !strings.Contains(got, `"owner":null`) {
+	if got := w.leases(); !strings.Contains(got, `"owner":null`) {
 		t.Errorf("the lease has an owner after the end: %s", got)
 	}
-	write("2")
-	second := start("changefeed-1")
+	w.write("2")
+	second := w.start("changefeed-1")
 	second.await("the second change is handled", func() bool { return len(handler.handled()) >= 2 })
 	second.end()
 	if got := handler.handled(); !slices.Equal(got, []string{"1", "2"}) {
 		t.Errorf("handled %q, want each change once", got)
 	}
-	server.end()
-}
-
-func mustAbs(t *testing.T, path string) string {
-	t.Helper()
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return abs
+	w.server.end()
 }
 
 // A process says what is wrong with it by its exit code alone, as a health check of a container wants.
