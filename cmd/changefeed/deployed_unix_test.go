@@ -96,7 +96,8 @@ func TestDeployedProcessesAreCalledRightly(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/changefeed (.*)$`).FindSubmatch(service)
-	if cmd, _, err := rootCommand(new(bool)).Find(strings.Fields(string(start[1]))); err != nil || cmd.Name() != "host" {
+	args := strings.Fields(string(start[1]))
+	if cmd, _, err := rootCommand(new(bool)).Find(args); err != nil || cmd.Name() != "host" {
 		t.Errorf("%s calls changefeed %s: %v", deployedService, start[1], err)
 	}
 }
@@ -261,7 +262,8 @@ func newDeployedWorld(t *testing.T, receiver string) *deployedWorld {
 	}
 	w.account = strings.TrimSuffix(told.Endpoint, "/")
 	for _, made := range [][]string{{"orders", "/city"}, {"leases", "/id", "--ttl", "-1"}, {"letters", "/key"}} {
-		command(t, append([]string{"create", w.account + "/shop/" + made[0], "--account-key", w.key, "--pk"}, made[1:]...)...)
+		of := []string{"create", w.account + "/shop/" + made[0], "--account-key", w.key, "--pk"}
+		command(t, append(of, made[1:]...)...)
 	}
 	return w
 }
@@ -292,8 +294,8 @@ func (w *deployedWorld) leases() string {
 	return command(w.T, "leases", w.account+"/shop/leases", "--name", "mailer", "--account-key", w.key, "-o", "json")
 }
 
-// TestDeployedPodsKeepTheirPromises runs the command lines of the manifests as plain processes: a server, and a processor
-// that is told to end while a batch is in hand. Probes pass, the batch is finished, the lease is free at once, and the
+// TestDeployedPodsKeepTheirPromises runs the command lines of the manifests as plain processes: a server, and a
+// processor that is told to end while a batch is in hand. Probes pass, the batch is finished, the lease is free at once, and the
 // next pod goes on behind the batch.
 func TestDeployedPodsKeepTheirPromises(t *testing.T) {
 	handler := &slowReceiver{inHand: make(chan struct{}), letGo: make(chan struct{})}
@@ -310,7 +312,8 @@ func TestDeployedPodsKeepTheirPromises(t *testing.T) {
 	if said := command(t, "health", first.dashboard); said != "" {
 		t.Errorf("the health check says %q", said)
 	}
-	if without, with := first.asks("/metrics", ""), first.asks("/metrics", deployedUIKey); without != 401 || with != 200 {
+	without, with := first.asks("/metrics", ""), first.asks("/metrics", deployedUIKey)
+	if without != http.StatusUnauthorized || with != http.StatusOK {
 		t.Errorf("metrics answer %d without the key and %d with it", without, with)
 	}
 	w.write("1")

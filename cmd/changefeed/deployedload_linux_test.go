@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,8 +58,8 @@ func used(t *testing.T, pid int) (resident, most float64, processor time.Duratio
 	return of("VmRSS"), of("VmHWM"), sum
 }
 
-// TestDeployedLoad measures what a processor needs, for the table of docs/deployment.md: the command line of its manifest,
-// documents of 1 KB, and a handler in another process that takes everything at once.
+// TestDeployedLoad measures what a processor needs, for the table of docs/deployment.md: the command line of its
+// manifest, documents of 1 KB, and a handler in another process that takes everything at once.
 func TestDeployedLoad(t *testing.T) {
 	if *deployedLoad == 0 {
 		t.Skip("measures, with -deployed.load 30s")
@@ -96,7 +97,7 @@ func TestDeployedLoad(t *testing.T) {
 }
 
 // writeAt writes documents of 1 KB in batches of 100 at a rate, as far as the server takes them.
-func writeAt(t *testing.T, orders *cosmos.Container, rate int, during time.Duration) (written int) {
+func writeAt(t *testing.T, orders *cosmos.Container, rate int, during time.Duration) int {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), during)
 	defer stop()
@@ -104,25 +105,43 @@ func writeAt(t *testing.T, orders *cosmos.Container, rate int, during time.Durat
 		<-ctx.Done()
 		return 0
 	}
-	const batch = 100
+	const batch, writers = 100, 4
+	batches := make(chan int, writers) // numbers of batches
+	var writing sync.WaitGroup
+	var written atomic.Int64
+	for range writers {
+		writing.Go(func() {
+			for n := range batches {
+				if err := writeBatch(t.Context(), orders, n, batch); err != nil {
+					t.Error(err)
+				}
+				written.Add(batch)
+			}
+		})
+	}
 	tick := time.NewTicker(time.Second * batch / time.Duration(rate))
 	defer tick.Stop()
-	text := strings.Repeat("x", 900)
-	for {
+	for n := 0; ctx.Err() == nil; n++ {
 		select {
 		case <-ctx.Done():
-			return written
 		case <-tick.C:
+			batches <- n
 		}
-		city := fmt.Sprintf("city-%d", written/batch%1000)
-		var writes []feed.Write
-		for i := range batch {
-			writes = append(writes, feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":"%d","city":%q,"text":%q}`,
-				i, city, text)})
-		}
-		if _, err := orders.Commit(t.Context(), feed.Key(city), writes); err != nil {
-			t.Fatal(err)
-		}
-		written += batch
 	}
+	close(batches)
+	writing.Wait()
+	return int(written.Load())
+}
+
+// writeBatch writes so many documents of a city.
+func writeBatch(ctx context.Context, orders *cosmos.Container, n, documents int) error {
+	city := fmt.Sprintf("city-%d", n%1000)
+	text := strings.Repeat("x", 900)
+	var writes []feed.Write
+	for i := range documents {
+		body := fmt.Appendf(nil, `{"id":"%d","city":%q,"text":%q}`, i, city, text)
+		writes = append(writes, feed.Write{Op: feed.WriteUpsert, Body: body})
+	}
+	_, err := orders.Commit(ctx, feed.Key(city), writes)
+	return err
 }

@@ -1,8 +1,9 @@
-package deploy_test
+package main
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -154,8 +155,12 @@ type built struct {
 func check(t *testing.T, text []byte) {
 	t.Helper()
 	b := built{
-		map[string]*apps.Deployment{}, map[string]*apps.StatefulSet{}, map[string]*core.Service{},
-		map[string]*core.ConfigMap{}, map[string]*core.ServiceAccount{}, nil, nil, nil,
+		map[string]*apps.Deployment{},
+		map[string]*apps.StatefulSet{},
+		map[string]*core.Service{},
+		map[string]*core.ConfigMap{},
+		map[string]*core.ServiceAccount{},
+		nil, nil, nil,
 	}
 	for _, d := range documents(text) {
 		_, read, err := decode(d)
@@ -224,7 +229,7 @@ func (b *built) follow(t *testing.T) {
 		if o.Spec.ScaleTargetRef.Name != d.Name || d.Spec.Replicas != nil {
 			t.Errorf("%s is scaled, and %s has %v replicas", o.Spec.ScaleTargetRef.Name, d.Name, d.Spec.Replicas)
 		}
-		if err := keda.ValidateHPAMinMaxReplicas(o); err != nil {
+		if err := errors.Join(keda.CheckReplicaCountBoundsAreValid(o), keda.CheckFallbackValid(o)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -253,9 +258,13 @@ func checkResources(t *testing.T, name string, r core.ResourceRequirements) {
 	}
 }
 
+// tags are the tags of the fields of a scaler's metadata.
+var tags = regexp.MustCompile(`keda:"name=(\w+),\s*order=([\w;]+)([^"]*)"`)
+
 // What the triggers of the manifests have is what KEDA 2.21.0 reads, as its sources say.
 func TestTriggersHaveWhatKEDAReads(t *testing.T) {
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kedacore/keda/v2").Output()
+	const module = "github.com/kedacore/keda/v2"
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +276,7 @@ func TestTriggersHaveWhatKEDAReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		var known, needed []string
-		for _, tag := range regexp.MustCompile(`keda:"name=(\w+),\s*order=([\w;]+)([^"]*)"`).FindAllSubmatch(source, -1) {
+		for _, tag := range tags.FindAllSubmatch(source, -1) {
 			if !bytes.Contains(tag[2], []byte("triggerMetadata")) {
 				continue
 			}

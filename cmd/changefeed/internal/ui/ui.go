@@ -160,7 +160,8 @@ func (u *UI) Explore(p explorer.Place) (hide func()) {
 	return u.explorer.Show(p)
 }
 
-// Expect says how many units the process will have, and by default one. Before they are shown, the process is not ready.
+// Expect says how many units the process will have, and by default one. Before they are shown, the process is not
+// ready.
 func (u *UI) Expect(units int) {
 	if u != nil {
 		u.units.Store(int64(units))

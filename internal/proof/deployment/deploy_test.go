@@ -1,5 +1,5 @@
-// Package deploy_test checks the files of this directory against each other, and against what the command does.
-package deploy_test
+// Package deployment checks the files of deploy against each other, and against what the command does.
+package deployment_test
 
 import (
 	"errors"
@@ -72,10 +72,10 @@ type (
 	}
 )
 
-// read returns a file below this directory.
+// read returns a file below the directory deploy.
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.FromSlash(name))
+	text, err := os.ReadFile(filepath.FromSlash("../../../deploy/" + name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,17 +111,16 @@ func the(t *testing.T, kind, name string) *manifest {
 }
 
 const (
-	processorFile  = "kubernetes/processor/deployment.yaml"
-	hostFile       = "kubernetes/processor/host.yaml"
-	serveFile      = "kubernetes/serve/stateful-set.yaml"
-	appsFile       = "container-apps/changefeed.yaml"
-	unitFile       = "systemd/changefeed@.service"
-	dockerFile     = "Dockerfile"
-	lagFile        = "kubernetes/components/scale-by-lag/scaled-object.yaml"
-	leasesFile     = "kubernetes/components/scale-by-leases/scaled-object.yaml"
-	externalFile   = "kubernetes/components/scale-by-external-scaler/scaled-object.yaml"
-	monitorFile    = "kubernetes/components/pod-monitor/pod-monitor.yaml"
-	hostOfAppsNote = "${CONTAINER_APP_REPLICA_NAME}"
+	processorFile = "kubernetes/processor/deployment.yaml"
+	hostFile      = "kubernetes/processor/host.yaml"
+	serveFile     = "kubernetes/serve/stateful-set.yaml"
+	appsFile      = "container-apps/changefeed.yaml"
+	unitFile      = "systemd/changefeed@.service"
+	dockerFile    = "Dockerfile"
+	lagFile       = "kubernetes/components/scale-by-lag/scaled-object.yaml"
+	leasesFile    = "kubernetes/components/scale-by-leases/scaled-object.yaml"
+	externalFile  = "kubernetes/components/scale-by-external-scaler/scaled-object.yaml"
+	monitorFile   = "kubernetes/components/pod-monitor/pod-monitor.yaml"
 )
 
 // pods returns the pods of all platforms, by the file that describes them.
@@ -150,7 +149,7 @@ func flagOf(args []string, name string) string {
 	return ""
 }
 
-// seconds is the value of a setting of a unit of systemd, which may be there several times.
+// settings are the values of a setting of the unit of systemd, which may be there several times.
 func settings(t *testing.T, name string) (values []string) {
 	t.Helper()
 	for line := range strings.Lines(read(t, unitFile)) {

@@ -1,4 +1,4 @@
-package deploy_test
+package deployment_test
 
 import (
 	"maps"
@@ -186,7 +186,8 @@ func TestTheServiceIsHardened(t *testing.T) {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, said)
 	}
 	const most = 1.5 // of 10, and 0 is the safest; docs/deployment.md has the score
-	said, err := exec.CommandContext(t.Context(), tool, "security", "--offline=true", "--no-pager", copied).CombinedOutput()
+	scoring := exec.CommandContext(t.Context(), tool, "security", "--offline=true", "--no-pager", copied)
+	said, err := scoring.CombinedOutput()
 	found := regexp.MustCompile(`Overall exposure level for \S+: ([\d.]+)`).FindSubmatch(said)
 	if err != nil || found == nil {
 		t.Skipf("systemd-analyze security cannot score a file here: %v\n%s", err, said)

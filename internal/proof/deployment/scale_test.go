@@ -1,4 +1,4 @@
-package deploy_test
+package deployment_test
 
 import (
 	"regexp"
