@@ -295,8 +295,8 @@ func (w *deployedWorld) leases() string {
 }
 
 // TestDeployedPodsKeepTheirPromises runs the command lines of the manifests as plain processes: a server, and a
-// processor that is told to end while a batch is in hand. Probes pass, the batch is finished, the lease is free at once, and the
-// next pod goes on behind the batch.
+// processor that is told to end while a batch is in hand. Probes pass, the batch is finished, the lease is free at
+// once, and the next pod goes on behind the batch.
 func TestDeployedPodsKeepTheirPromises(t *testing.T) {
 	handler := &slowReceiver{inHand: make(chan struct{}), letGo: make(chan struct{})}
 	receiver := httptest.NewServer(handler)
