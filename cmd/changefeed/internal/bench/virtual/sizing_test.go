@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 	"github.com/millrace/changefeed/internal/proof/memnet"
 )
 
-var sizingLarge = flag.Bool("sizing.large", false, "compare the formulas of docs/sizing.md for 100 leases too")
+var sizingLarge = flag.Bool("sizing.large", false, "compare the formulas of docs/sizing.md for 100 leases and 20 batches a second too")
 
 // The formulas of docs/sizing.md, for a minute with the default times: leases and instances that have nothing to do.
 const (
@@ -150,5 +151,66 @@ func TestAnIdleUnitCostsWhatTheFormulasSay(t *testing.T) {
 			near("requests", requests, idleWrites(l, i)+idleLooks(i)+idleLists(i), 0.05)
 			near("request units", units, idleUnits(l, i), 0.1)
 		})
+	}
+}
+
+// A lease that works writes once for each batch instead of once in a renewal, and each instance looks at what was
+// written, a few times a second at most.
+func TestAWorkingUnitWritesOncePerBatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	pauses := []time.Duration{time.Second}
+	if *sizingLarge {
+		pauses = append(pauses, 50*time.Millisecond)
+	}
+	for _, every := range pauses {
+		t.Run(fmt.Sprintf("a change every %v", every), func(t *testing.T) { workAt(t, every) })
+	}
+}
+
+// workAt compares the requests of an instance with four leases, one of which gets a change every so often.
+func workAt(t *testing.T, every time.Duration) {
+	t.Helper()
+	const leases, minutes = 4, 3
+	var requests, batches float64
+	err := onStage(t.Context(), &bench.Site{}, leases, func(ctx context.Context, st *stage) error {
+		var handled atomic.Int64
+		st.options.Start = feed.FromBeginning()
+		st.handler = feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			handled.Add(1)
+			return nil
+		})
+		return metered(ctx, st, func(m *chargeMeter) error {
+			if err := st.gather(ctx, 1); err != nil {
+				return err
+			}
+			if err := pause.For(ctx, 3*time.Minute); err != nil {
+				return err
+			}
+			before, _ := m.read()
+			first := handled.Load()
+			for i := range int(minutes * time.Minute / every) { // changes of one key, so of one lease
+				body := fmt.Appendf(nil, `{"id":"%d","city":"Oslo"}`, i)
+				if _, err := st.documents.Create(ctx, body); err != nil {
+					return err
+				}
+				if err := pause.For(ctx, every); err != nil {
+					return err
+				}
+			}
+			requests, _ = m.read()
+			requests, batches = (requests-before)/minutes, float64(handled.Load()-first)/minutes
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 60 * 4.5 // looks of a minute: an instance gathers what is written within some 0.2 s
+	want := batches + idleWrites(leases-1, 1) + 2*min(batches+renewals, most) + idleLists(1)
+	t.Logf("%.1f batches and %.1f requests a minute, by the formula %.1f", batches, requests, want)
+	if batches < 50 || math.Abs(requests-want) > 0.05*want {
+		t.Errorf("%.1f requests a minute for %.1f batches, want %.1f within 5 %%", requests, batches, want)
 	}
 }
