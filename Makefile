@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -186,6 +186,9 @@ conformance-go: ## the Go SDK's own emulator suite, unmodified, against this ser
 browser: site ## the dashboard in Chromium (skipped without a browser; with npm also the rules of accessibility)
 	cd conformance/browser && { command -v npm >/dev/null && npm ci --no-audit --no-fund --loglevel=error || echo "skipped: axe-core cannot be had"; } && \
 	$(GO) test -count=1 -timeout=10m ./...
+
+deploy-check: ## the manifests by the types of Kubernetes and KEDA, and the steps of the image (a module of its own, which needs the network once)
+	@cd conformance/deploy && { $(GO) list -deps -test ./... >/dev/null || { echo "skipped: the modules cannot be had"; exit 0; }; } && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 conformance-cloudevents: ## the CNCF's SDK for CloudEvents against the webhooks of the outbox, both ways
 	cd conformance/cloudevents && $(GO) test -count=1 ./...

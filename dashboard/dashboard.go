@@ -47,6 +47,10 @@ type Options struct {
 	// Checks are what /healthz asks beside the processors, by their names, such as the state of a store. A check must
 	// return soon.
 	Checks map[string]func() error
+
+	// Begun is what /readyz asks beside the units, such as whether all units are shown already: an error is what the
+	// process waits for. It must return soon. By default, a process that shows no unit is ready.
+	Begun func() error
 }
 
 // A Unit is a deployment unit that a dashboard shows.

@@ -14,6 +14,7 @@ import (
 type Health struct {
 	OK      bool         `json:"ok"`
 	Version string       `json:"version"` // of the program
+	Waiting *string      `json:"waiting"` // what a process that is not ready waits for before its units begin
 	Checks  []Check      `json:"checks"`
 	Units   []UnitHealth `json:"units"`
 }
@@ -51,7 +52,7 @@ func (d *Dashboard) serveHealth(w http.ResponseWriter, _ *http.Request) {
 // serveReady answers GET /readyz.
 func (d *Dashboard) serveReady(w http.ResponseWriter, _ *http.Request) {
 	h := d.health()
-	isReady := !slices.ContainsFunc(h.Units, func(u UnitHealth) bool { return !u.Ready })
+	isReady := h.Waiting == nil && !slices.ContainsFunc(h.Units, func(u UnitHealth) bool { return !u.Ready })
 	answer(w, statusOf(isReady), h)
 }
 
@@ -66,6 +67,9 @@ func statusOf(ok bool) int {
 // health is the health of this process. Units without an instance in this process are not part of that.
 func (d *Dashboard) health() Health {
 	h := Health{OK: true, Version: d.o.Version, Checks: []Check{}, Units: []UnitHealth{}}
+	if d.o.Begun != nil {
+		h.Waiting = textOf(called(d.o.Begun))
+	}
 	for _, name := range slices.Sorted(maps.Keys(d.o.Checks)) {
 		why := textOf(called(d.o.Checks[name]))
 		h.OK = h.OK && why == nil

@@ -31,6 +31,23 @@ func TestHealthOfChecks(t *testing.T) {
 	}
 }
 
+// A process that shows its units later is not ready before.
+func TestAProcessIsReadyOnceItsUnitsHaveBegun(t *testing.T) {
+	why := errors.New("0 of 2 units have begun")
+	d := New(Options{Begun: func() error { return why }})
+	code, h := ask[Health](t, d, "/readyz")
+	if code != http.StatusServiceUnavailable || h.Waiting == nil || *h.Waiting != why.Error() {
+		t.Errorf("before: %d %+v", code, h)
+	}
+	if code, h = ask[Health](t, d, "/healthz"); code != http.StatusOK || !h.OK {
+		t.Errorf("a process that begins is healthy, got %d %+v", code, h)
+	}
+	why = nil
+	if code, h = ask[Health](t, d, "/readyz"); code != http.StatusOK || h.Waiting != nil {
+		t.Errorf("after: %d %+v", code, h)
+	}
+}
+
 // A unit is ready from its first round on, also if it has no lease because there are more instances than leases. It is
 // healthy as Processor.Healthy says.
 func TestHealthAndReadinessOfUnits(t *testing.T) {

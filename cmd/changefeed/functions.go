@@ -85,6 +85,7 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 	s := o.appSettings(cmd)
 	return o.ui.during(cmd, o.report, ui.Options{Name: filepath.Base(dir)}, func(on *ui.UI) error {
 		s.UI = on
+		on.Expect(len(functions.Plans(app)))
 		return functions.Run(cmd.Context(), app, s)
 	})
 }

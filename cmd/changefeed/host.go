@@ -81,6 +81,7 @@ func (o *hostOptions) runUnits(cmd *cobra.Command, h *hosting, hangups <-chan os
 	defer stop()
 	log := slog.New(logHandler(cmd, o.report, slog.LevelWarn))
 	running := fleet.New(log)
+	h.ui.Expect(len(units))
 	running.Exchange(ctx, h.fleetMembers(units))
 	defer h.reloadAt(ctx, hangups, running, log)()
 	if err = running.Wait(); errors.Is(context.Cause(ctx), syscall.EPIPE) && err == nil {

@@ -54,6 +54,7 @@ func commands() []*cobra.Command {
 		versionCommand(),
 		completionCommand(),
 		manCommand(),
+		healthCommand(),
 		echoCommand(),
 	}
 }

@@ -371,7 +371,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^docs/(host|json)\.schema\.json$`), // for editors
 	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
 	// pinned separately from the library's own requirements
-	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser)/|examples/(exactlyonce|recipes)/)?go\.(mod|sum)$`),
+	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents|browser|deploy)/|examples/(exactlyonce|recipes)/)?go\.(mod|sum)$`),
 	regexp.MustCompile(`^dashboard/page/[a-z]+\.(html|css|js|svg)$`),
 	regexp.MustCompile(`^(conformance/browser|docs/\.site)/(navigation|package(-lock)?)\.json$`),
 	regexp.MustCompile(`^docs/\.site/\.vitepress/(config\.mjs|theme/(index\.js|style\.css))$`),
@@ -388,8 +388,9 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^docs/pictures/[a-z0-9-]+\.(jpg|webp)$`), // the dashboard
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
-	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                              // programs of run --long-lived
-	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`),           // files served by its service
+	regexp.MustCompile(`^examples/shell/[a-z]+\.sh$`),                    // programs of run --long-lived
+	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service
+	regexp.MustCompile(`^(\.dockerignore|deploy/(Dockerfile|systemd/changefeed@\.service|(kubernetes|container-apps)/[a-z/-]+\.yaml))$`),
 	regexp.MustCompile(`^deploy/(alerts/[a-z0-9_.]+\.yaml|grafana/[a-z]+\.json)$`), // for Prometheus and Grafana
 	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\d?\.txt$`),
 	// licences of others, which the binary contains

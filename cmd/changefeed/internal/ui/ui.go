@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,6 +57,8 @@ type UI struct {
 	server    *http.Server
 	listener  net.Listener
 	serving   sync.WaitGroup
+
+	units, begun atomic.Int64 // how many units there will be, and have been shown
 }
 
 // Check refuses an address that is none, or that others can reach without a key.
@@ -108,9 +111,12 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		scrapes:  &scrapes{next: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 	}
 	key := os.Getenv(KeyVariable)
+	if o.Find == nil { // a server has only the units of others
+		u.Expect(1)
+	}
 	u.dashboard = dashboard.New(dashboard.Options{
 		Name: o.Name, Version: o.Version, Key: key, Write: o.Write || key != "", Metrics: u.scrapes, Checks: o.Checks,
-		Find: o.Find, Explorer: u.explorer,
+		Find: o.Find, Explorer: u.explorer, Begun: u.haveBegun,
 	})
 	u.server = &http.Server{
 		Handler: u.dashboard, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
@@ -152,6 +158,22 @@ func (u *UI) Explore(p explorer.Place) (hide func()) {
 		return func() {}
 	}
 	return u.explorer.Show(p)
+}
+
+// Expect says how many units the process will have, and by default one. Before they are shown, the process is not
+// ready.
+func (u *UI) Expect(units int) {
+	if u != nil {
+		u.units.Store(int64(units))
+	}
+}
+
+// haveBegun returns how many units have not begun yet. A unit that ends, or begins again, has begun.
+func (u *UI) haveBegun() error {
+	if begun, all := u.begun.Load(), u.units.Load(); begun < all {
+		return fmt.Errorf("%d of %d units have begun", begun, all)
+	}
+	return nil
 }
 
 // URL is where people find the dashboard.

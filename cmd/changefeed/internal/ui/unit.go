@@ -70,6 +70,7 @@ func (u *Unit) Show(ctx context.Context, parts Parts) (hide func(), err error) {
 		Says:     u.says,
 		Complete: func(advice string) string { return parts.Commands.Complete(advice) },
 	})
+	u.ui.begun.Add(1)
 	ctx, end := context.WithCancel(ctx)
 	var measuring sync.WaitGroup
 	measuring.Go(func() { u.measureLag(ctx, parts.Source, parts.Leases) })
