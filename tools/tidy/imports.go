@@ -204,7 +204,7 @@ func (r *repo) linksModule(dir, module string) bool {
 // checkUnknownFiles finds files of unknown kinds: no pattern in the list matches them.
 func checkUnknownFiles(r *repo) (found []finding) {
 	for _, p := range r.paths {
-		if !slices.ContainsFunc(knownFiles, func(known *regexp.Regexp) bool { return known.MatchString(p) }) {
+		if !slices.ContainsFunc(slices.Concat(knownFiles, releaseFiles), func(known *regexp.Regexp) bool { return known.MatchString(p) }) {
 			found = append(found, finding{p, "no known kind of file"})
 		}
 	}
