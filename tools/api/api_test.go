@@ -78,8 +78,10 @@ var changes = []struct {
 	{"a result less", "(*Point, error) { return nil, nil }", "*Point { return nil }", "func Open"},
 	{"another value", "Limit = 3", "Limit = 4", "const Limit untyped int = 3"},
 	{"another type of a variable", "Failed error", "Failed string", "var Failed error"},
-	{"a method of an interface more", "Source interface{ ", "Source interface{ Close() error; ",
-		"type Source interface { Read }"},
+	{
+		"a method of an interface more", "Source interface{ ", "Source interface{ Close() error; ",
+		"type Source interface { Read }",
+	},
 	{"a sealed interface that is opened", "seal()", "", "and others that are not exported"},
 	{"a struct that cannot be compared any more", "hidden string", "hidden []int", "type Point struct, comparable"},
 	{"another constraint", "Box[T any]", "Box[T ~int]", "Box[T any]"},

@@ -22,7 +22,8 @@ import (
 // archived are the files of every archive beside the binary.
 var archived = []string{
 	"LICENSE", "NOTICES.txt", "README.md", "CHANGELOG.md", "man/changefeed.1", "man/changefeed-run.1",
-	"completions/changefeed.bash", "completions/_changefeed", "completions/changefeed.fish", "completions/changefeed.ps1",
+	"completions/changefeed.bash", "completions/_changefeed", "completions/changefeed.fish",
+	"completions/changefeed.ps1",
 }
 
 // content is a file of an archive or a package.
@@ -98,7 +99,8 @@ func (v *verification) checkBinary(platform, binary string) error {
 		return nil
 	}
 	out, err := exec.CommandContext(v.ctx, binary, "version").CombinedOutput()
-	if want := "changefeed " + v.tag + ", commit " + v.commit + ", go"; err != nil || !strings.HasPrefix(string(out), want) {
+	want := "changefeed " + v.tag + ", commit " + v.commit + ", go"
+	if err != nil || !strings.HasPrefix(string(out), want) {
 		return fmt.Errorf("changefeed version says %q, %w: want %s", out, err, want)
 	}
 	fmt.Printf("%s: %s", platform, out)

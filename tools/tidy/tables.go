@@ -333,8 +333,8 @@ var edges = map[string][]string{
 	"internal/proof/alarms":            {},                       // tests alone, of files for other programs
 	"internal/proof/sim":               {anyPackage, thirdParty}, // the whole system in a single test
 	"tools/tidy":                       {},
-	"cosmosrest/internal/hybridrow": {"feed"},
-	"cosmosrest/internal/netbatch":  {}, // shares no code with the package that it tests
+	"cosmosrest/internal/hybridrow":    {"feed"},
+	"cosmosrest/internal/netbatch":     {}, // shares no code with the package that it tests
 }
 
 const (

@@ -1,5 +1,5 @@
-// Command workflow runs the steps of a workflow on this machine, as a runner of the code host would: in a fresh clone of
-// what is committed, one shell for each step, until one fails.
+// Command workflow runs the steps of a workflow on this machine, as a runner of the code host would: in a fresh clone
+// of what is committed, one shell for each step, until one fails.
 //
 //	go run ./tools/workflow -workflow test -job linux
 //	go run ./tools/workflow -workflow test -job linux -list
