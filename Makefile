@@ -181,12 +181,17 @@ release-dry: release-tools ## a whole release of VERSION (v0.1.0-dry.1) without 
 	$(GO) run -C tools/release . notes ../../.dist/dry $(VERSION) >.dist/notes.md
 	cd .dist/dry && $(MAKE) --no-print-directory wheels DIST=.dist/wheels PLATFORM='$(DRY_PLATFORMS)'
 	cd .dist/dry && $(MAKE) --no-print-directory npm DIST="$$PWD/.dist/npm" NPM_PLATFORMS='$(DRY_PLATFORMS)'
+	sed 's/goos: .*/goos: [$(DRY_GOOS)]/; s/goarch: .*/goarch: [$(DRY_GOARCH)]/' .goreleaser.yaml >.dist/goreleaser.yaml
 	cd .dist/dry && PATH="$(CURDIR)/.dist/tools:$$PATH" GITHUB_REPOSITORY=millrace/changefeed GORELEASER_CURRENT_TAG=$(VERSION) \
-		goreleaser release --clean --skip=publish,announce,ko --release-notes ../notes.md
-	$(GO) run -C tools/release . verify ../../.dist/dry/.dist/release
+		goreleaser release -f ../goreleaser.yaml --clean --skip=publish,announce,ko --release-notes ../notes.md
+	$(GO) run -C tools/release . verify ../../.dist/dry/.dist/release $(DRY_VERIFY)
 
 VERSION ?= v0.1.0-dry.1
+# for less: DRY_GOOS=linux DRY_GOARCH=amd64 DRY_VERIFY=linux/amd64
 DRY_PLATFORMS ?= linux/amd64
+DRY_GOOS      ?= linux, darwin, windows
+DRY_GOARCH    ?= amd64, arm64
+DRY_VERIFY    ?=
 
 size: ## the size of the stripped binary, at most 45 MB, and the time that it takes to start, at most 15 ms
 	$(GO) run ./tools/size

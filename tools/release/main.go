@@ -3,7 +3,7 @@
 //	go run -C tools/release . stage REPOSITORY DIR      collect what goes into archives and packages beside the binary
 //	go run -C tools/release . check REPOSITORY VERSION  whether the sources are ready to be released as VERSION
 //	go run -C tools/release . notes REPOSITORY VERSION  print the section of VERSION in the change log
-//	go run -C tools/release . verify DIR                open all files that GoReleaser has left in DIR
+//	go run -C tools/release . verify DIR PLATFORM...    open all files that GoReleaser has left in DIR
 //
 // docs/releasing.md describes a release. The program is a module of its own, so the library needs none of the modules
 // that read packages.
@@ -29,7 +29,9 @@ var commands = map[string]struct {
 		fmt.Print(notes)
 		return err
 	}},
-	"verify": {"DIR", func(ctx context.Context, args []string) error { return verify(ctx, args[0]) }},
+	"verify": {"DIR PLATFORM...", func(ctx context.Context, args []string) error {
+		return verify(ctx, args[0], args[1:])
+	}},
 }
 
 func main() {
@@ -50,7 +52,8 @@ func run(ctx context.Context, args []string) error {
 	if !ok {
 		return fmt.Errorf("the command is %q: want check, notes, stage or verify", args[0])
 	}
-	if len(args)-1 != len(strings.Fields(command.arguments)) {
+	wanted, isLong := strings.CutSuffix(command.arguments, " PLATFORM...")
+	if n := len(strings.Fields(wanted)); len(args)-1 != n && (!isLong || len(args)-1 < n) {
 		return fmt.Errorf("%s has %d arguments: want %s", args[0], len(args)-1, command.arguments)
 	}
 	return command.run(ctx, args[1:])

@@ -108,7 +108,7 @@ func (v *verification) installDeb(file string) error {
 
 // hereArch returns the architecture of this machine.
 func hereArch() string {
-	for _, platform := range platforms {
+	for _, platform := range allPlatforms {
 		if isHere(platform) {
 			_, arch, _ := strings.Cut(platform, "_")
 			return arch

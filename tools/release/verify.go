@@ -16,26 +16,37 @@ import (
 	"strings"
 )
 
-// platforms are those for which a release has a binary.
-var platforms = []string{
+// allPlatforms are those for which a release has a binary.
+var allPlatforms = []string{
 	"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64", "windows_arm64",
 }
 
 // verification is the check of one release.
 type verification struct {
-	ctx      context.Context
-	dir      string
-	version  string // without the v
-	tag      string
-	commit   string
-	scratch  string
-	mistakes []error
+	ctx       context.Context
+	dir       string
+	platforms []string
+	version   string // without the v
+	tag       string
+	commit    string
+	scratch   string
+	mistakes  []error
 }
 
 // verify opens every file of a release: archives, packages, lists of modules and checksums. It runs the binaries that
-// this machine can run. The result is the number of files by kind, or all mistakes.
-func verify(ctx context.Context, dir string) error {
-	v := &verification{ctx: ctx, dir: dir}
+// this machine can run. Platforms are such as linux/amd64; without any, the release must have all.
+func verify(ctx context.Context, dir string, platforms []string) error {
+	v := &verification{ctx: ctx, dir: dir, platforms: allPlatforms}
+	if len(platforms) > 0 {
+		v.platforms = nil
+	}
+	for _, platform := range platforms {
+		platform = strings.Replace(platform, "/", "_", 1)
+		if !slices.Contains(allPlatforms, platform) {
+			return fmt.Errorf("the platform is %q: want one such as linux/amd64", platform)
+		}
+		v.platforms = append(v.platforms, platform)
+	}
 	if err := v.readMetadata(); err != nil {
 		return err
 	}
@@ -45,7 +56,7 @@ func verify(ctx context.Context, dir string) error {
 	}
 	defer os.RemoveAll(v.scratch)
 	v.checkSums()
-	for _, platform := range platforms {
+	for _, platform := range v.platforms {
 		binary := v.checkArchive(platform)
 		v.checkModules(platform, binary)
 		if system, arch, _ := strings.Cut(platform, "_"); system == "linux" {
@@ -54,7 +65,7 @@ func verify(ctx context.Context, dir string) error {
 		}
 	}
 	if len(v.mistakes) == 0 {
-		fmt.Printf("== %s is whole: version %s, commit %s\n", dir, v.version, v.commit)
+		fmt.Printf("== %s is whole: version %s, commit %s, %d platforms\n", dir, v.version, v.commit, len(v.platforms))
 	}
 	return errors.Join(v.mistakes...)
 }
