@@ -181,7 +181,7 @@ release-dry: release-tools ## a whole release of VERSION (v0.1.0-dry.1) without 
 	$(GO) run -C tools/release . notes ../../.dist/dry $(VERSION) >.dist/notes.md
 	cd .dist/dry && $(MAKE) --no-print-directory wheels DIST=.dist/wheels PLATFORM='$(DRY_PLATFORMS)'
 	cd .dist/dry && $(MAKE) --no-print-directory npm DIST="$$PWD/.dist/npm" NPM_PLATFORMS='$(DRY_PLATFORMS)'
-	sed 's/goos: .*/goos: [$(DRY_GOOS)]/; s/goarch: .*/goarch: [$(DRY_GOARCH)]/' .goreleaser.yaml >.dist/goreleaser.yaml
+	sed 's/^    goos: .*/    goos: [$(DRY_GOOS)]/; s/^    goarch: .*/    goarch: [$(DRY_GOARCH)]/' .goreleaser.yaml >.dist/goreleaser.yaml
 	cd .dist/dry && PATH="$(CURDIR)/.dist/tools:$$PATH" GITHUB_REPOSITORY=millrace/changefeed GORELEASER_CURRENT_TAG=$(VERSION) \
 		goreleaser release -f ../goreleaser.yaml --clean --skip=publish,announce,ko --release-notes ../notes.md
 	$(GO) run -C tools/release . verify ../../.dist/dry/.dist/release $(DRY_VERIFY)
