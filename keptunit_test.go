@@ -342,7 +342,8 @@ func unpackTree(t *testing.T, archive, dir string) {
 		}
 		text, err := io.ReadAll(r)
 		path := filepath.Join(dir, filepath.FromSlash(header.Name))
-		if err := errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

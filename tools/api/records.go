@@ -100,8 +100,8 @@ func incompatible(kept *records, faces map[string][]string) (mistakes []error) {
 		for _, line := range kept.faces[pkg] {
 			entry := nameOf(pkg) + ": " + line
 			if !slices.Contains(faces[pkg], line) && kept.breaks[entry] == "" {
-				mistakes = append(mistakes, fmt.Errorf("%s: incompatible: %s is gone or has changed: keep it, or add the "+
-					"line %q with a reason to %s/%s and run make api", nameOf(pkg), line, entry, folder, breakFile))
+				mistakes = append(mistakes, fmt.Errorf("%s: incompatible: %s is gone or has changed: keep it, or "+
+					"add the line %q with a reason to %s/%s and run make api", nameOf(pkg), line, entry, folder, breakFile))
 			}
 		}
 	}
