@@ -120,7 +120,8 @@ func unrecorded(kept *records, faces map[string][]string) (mistakes []error) {
 	for _, pkg := range slices.Sorted(maps.Keys(faces)) {
 		for _, line := range faces[pkg] {
 			if !slices.Contains(kept.faces[pkg], line) {
-				mistakes = append(mistakes, fmt.Errorf("%s: new: %s: run make api, which records it", nameOf(pkg), line))
+				mistakes = append(mistakes, fmt.Errorf("%s: new: %s: run make api, which records it",
+					nameOf(pkg), line))
 			}
 		}
 	}
