@@ -20,22 +20,38 @@ import (
 
 // loadFaces returns the faces of the public packages below dir, by their paths within the module.
 func loadFaces(dir string) (map[string][]string, error) {
-	config := &packages.Config{Mode: packages.LoadTypes | packages.NeedModule, Dir: dir}
-	loaded, err := packages.Load(config, "./...")
+	config := &packages.Config{Mode: packages.NeedName | packages.NeedModule, Dir: dir}
+	listed, err := packages.Load(config, "./...")
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	var public []string
+	for _, pkg := range listed {
+		if isPublic(withinModule(pkg)) && pkg.Name != "main" {
+			public = append(public, pkg.PkgPath)
+		}
+	}
+	faces := map[string][]string{}
+	if public == nil { // no pattern would be the package in the directory
+		return faces, nil
+	}
+	config.Mode |= packages.LoadTypes
+	loaded, err := packages.Load(config, public...) // types need a compilation, which the other packages are spared
 	if err != nil {
 		return nil, fmt.Errorf("load packages: %w", err)
 	}
-	faces := map[string][]string{}
 	for _, pkg := range loaded {
 		if len(pkg.Errors) > 0 {
 			return nil, fmt.Errorf("load package %s: %w", pkg.PkgPath, pkg.Errors[0])
 		}
-		within := strings.TrimPrefix(strings.TrimPrefix(pkg.PkgPath, pkg.Module.Path), "/")
-		if isPublic(within) && pkg.Name != "main" {
-			faces[within] = faceOf(pkg.Types)
-		}
+		faces[withinModule(pkg)] = faceOf(pkg.Types)
 	}
 	return faces, nil
+}
+
+// withinModule returns the path of a package within its module, empty for the one at the top.
+func withinModule(pkg *packages.Package) string {
+	return strings.TrimPrefix(strings.TrimPrefix(pkg.PkgPath, pkg.Module.Path), "/")
 }
 
 // isPublic reports whether other modules can import a package and are meant to: examples are to be copied, and tools

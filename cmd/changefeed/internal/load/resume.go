@@ -95,7 +95,8 @@ func (m *mark) setLocation(c *place.Container) {
 // The content of the input is not compared, because reading would take as long as importing. Instead, its size and
 // the time of its last change are compared.
 func (m *mark) isOfSameLoad(now *mark) bool {
-	return m.Version == now.Version && m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
+	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
+		m.Version == now.Version &&
 		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size
 }
 
