@@ -46,8 +46,10 @@ func (v *verification) checkArchive(platform string) (binary string) {
 	}
 	v.blame(name+ending, missing(files, name+"/", append(archived, executable)))
 	for file := range files {
-		if !strings.HasPrefix(file, name+"/") {
-			v.blame(name+ending, fmt.Errorf("%s is outside of the folder %s", file, name))
+		within, isInside := strings.CutPrefix(file, name+"/")
+		if folder := path.Dir(within); !isInside || folder != "man" && folder != "completions" &&
+			!slices.Contains(append(archived, executable), within) {
+			v.blame(name+ending, fmt.Errorf("%s is in no place of an archive", file))
 		}
 	}
 	binary, err = v.unpackBinary(platform, files[name+"/"+executable])
