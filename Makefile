@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -168,6 +168,41 @@ archive: ## the stripped binary with the licences, in DIST (.dist); GOOS and GOA
 		CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags='-s -w' -o "$$dir/" ./cmd/changefeed && \
 		cp LICENSE README.md "$$dir/" && cp cmd/changefeed/internal/notices/notices.txt "$$dir/NOTICES.txt" && \
 		tar -C "$(DIST)" -czf "$$dir.tar.gz" "$$name" && rm -r "$$dir" && echo "== $$dir.tar.gz"
+
+api: ## record what the public packages show to programs, in api; refuses incompatible changes that api/next-major.txt does not list
+	$(GO) run ./tools/api
+
+workflow: ## check the workflows, and run the steps of JOB (linux) of WORKFLOW (test) in a fresh clone of what is committed
+	$(TOOL) actionlint .github/workflows/*.yml
+	$(GO) run ./tools/workflow -workflow '$(WORKFLOW)' -job '$(JOB)'
+
+WORKFLOW ?= test
+JOB      ?= linux
+
+# pinned by tools/goreleaser/go.mod and tools/release/go.mod, and built from their sources
+release-tools: ## build GoReleaser and the program that lists the modules of a binary, in .dist/tools (minutes)
+	$(GO) build -C tools/goreleaser -ldflags='-s -w' -o ../../.dist/tools/ github.com/goreleaser/goreleaser/v2
+	$(GO) build -C tools/release -o ../../.dist/tools/ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+# The clone has a tag of its own, so the version in the binaries is checked too. Only what is committed is built.
+release-dry: release-tools ## a whole release of VERSION (v0.1.0-dry.1) without publishing, in a fresh clone in .dist/dry; every file is opened
+	@command -v python3 >/dev/null && command -v npm >/dev/null || echo "== wheels and npm packages are left out: they need python3 and npm"
+	rm -rf .dist/dry && git clone -q --no-local . .dist/dry && git -C .dist/dry tag $(VERSION)
+	$(GO) run -C tools/release . check ../../.dist/dry $(VERSION)
+	$(GO) run -C tools/release . notes ../../.dist/dry $(VERSION) >.dist/notes.md
+	cd .dist/dry && $(MAKE) --no-print-directory wheels DIST=.dist/wheels PLATFORM='$(DRY_PLATFORMS)'
+	cd .dist/dry && $(MAKE) --no-print-directory npm DIST="$$PWD/.dist/npm" NPM_PLATFORMS='$(DRY_PLATFORMS)'
+	sed 's/^    goos: .*/    goos: [$(DRY_GOOS)]/; s/^    goarch: .*/    goarch: [$(DRY_GOARCH)]/' .goreleaser.yaml >.dist/goreleaser.yaml
+	cd .dist/dry && PATH="$(CURDIR)/.dist/tools:$$PATH" GITHUB_REPOSITORY=millrace/changefeed GORELEASER_CURRENT_TAG=$(VERSION) \
+		goreleaser release -f ../goreleaser.yaml --clean --skip=publish,announce,ko --release-notes ../notes.md
+	$(GO) run -C tools/release . verify ../../.dist/dry/.dist/release $(DRY_VERIFY)
+
+VERSION ?= v0.1.0-dry.1
+# for less: DRY_GOOS=linux DRY_GOARCH=amd64 DRY_VERIFY=linux/amd64
+DRY_PLATFORMS ?= linux/amd64
+DRY_GOOS      ?= linux, darwin, windows
+DRY_GOARCH    ?= amd64, arm64
+DRY_VERIFY    ?=
 
 size: ## the size of the stripped binary, at most 45 MB, and the time that it takes to start, at most 15 ms
 	$(GO) run ./tools/size

@@ -54,7 +54,7 @@ func ids(t *testing.T, b feed.LetterBox) (ids []string) {
 func TestALetterIsReadableJSON(t *testing.T) {
 	l := parked(feed.Key("London", 5), 12)
 	got, err := deadletters.Marshal("mailer", l)
-	want := `{"id":"12.0","key":["London",5],"disposition":"failed","cause":"no such address","attempts":5,"processor":"mailer","instance":"one","lease":"-1F","range":"-1F",` +
+	want := `{"id":"12.0","version":1,"key":["London",5],"disposition":"failed","cause":"no such address","attempts":5,"processor":"mailer","instance":"one","lease":"-1F","range":"-1F",` +
 		`"lsn":12,"index":0,"op":"upsert","item":"order-7","time":"2026-01-02T03:03:05Z","failed":"2026-01-02T03:04:05Z","parked":"2026-01-02T03:05:05Z","etag":"\"0f\"",` +
 		`"document":{"id":"order-7","city":"London","n":1.50}}`
 	if err != nil || string(got) != want {
@@ -98,7 +98,7 @@ func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 	}
 	it, err := c.Item(t.Context(), feed.Key(`["London"]`), "mailer.RID=.12.0")
 	if err != nil || !strings.HasPrefix(string(it.Body),
-		`{"id":"mailer.RID=.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
+		`{"id":"mailer.RID=.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","version":1,"key":["London"],`) {
 		t.Errorf("document is %s, %v", it.Body, err)
 	}
 }

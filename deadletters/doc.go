@@ -30,6 +30,7 @@
 // Container, file and the command changefeed dlq show a letter as the same JSON:
 //
 //	id, key        of the letter: key is the partition key, as a JSON array
+//	version        of this form: 1; a letter of a later version is an [ErrNewer]
 //	disposition    the reason: failed, poison, undecodable, crashed or held
 //	cause, stack   the handler's last error; its goroutine's stack if it panicked
 //	attempts       how often the handler had received the change

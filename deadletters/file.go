@@ -23,6 +23,9 @@ var ErrInUse = errors.New("file of dead letters is in use")
 // ErrDamaged means that a line of the file has changed since it was written.
 var ErrDamaged = errors.New("file of dead letters is damaged")
 
+// ErrNewer means that a later version of changefeed wrote a letter, in a form that this version would misread.
+var ErrNewer = errors.New("letter of a later version")
+
 // FileBox is a [feed.LetterBox] in a file of JSON lines. The file belongs to a single host: instances of the unit on
 // other hosts do not see these letters. If the range of a held key moves to another host, the other host does not know
 // the letters. Only one process at a time has the file open; a lock on the file PATH.lock excludes other processes, but

@@ -24,6 +24,7 @@ import (
 // letter is a letter without the documents, which follow separately.
 type letter struct {
 	ID          string           `json:"id"`
+	Version     int              `json:"version"` // of the form; missing in letters from before 0.1
 	Key         json.RawMessage  `json:"key"`
 	Disposition feed.Disposition `json:"disposition"`
 	Cause       string           `json:"cause,omitempty"`
@@ -56,6 +57,10 @@ type documents struct {
 	PreviousGzip []byte          `json:"previous_gzip"`
 }
 
+// letterVersion is the version of the form that this package writes. It grows if a member gets another meaning; a
+// member more needs no other version.
+const letterVersion = 1
+
 const (
 	maxLevels = 120      // of a document within a letter: stores accept about 128 in all
 	maxText   = 64 << 10 // bytes of a cause or stack: no error text is worth the space of a document
@@ -79,7 +84,7 @@ func marshalHead(processor, source string, l feed.DeadLetter) ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(letter{
-		ID: l.ID, Key: json.RawMessage(c.PartitionKey), Disposition: l.Disposition,
+		ID: l.ID, Version: letterVersion, Key: json.RawMessage(c.PartitionKey), Disposition: l.Disposition,
 		Cause: clip(l.Cause), Stack: clip(l.Stack), Attempts: l.Attempts,
 		Processor: processor, Source: source, Instance: l.Instance, Lease: l.Lease, Range: l.Range.String(),
 		LSN: c.LSN, Index: l.Index, Op: c.Op.String(), Item: c.ID,
@@ -152,6 +157,10 @@ func parse(text []byte) (l feed.DeadLetter, err error) {
 	}
 	if err := json.Unmarshal(text, &said); err != nil {
 		return l, fmt.Errorf("parse letter: %w", err)
+	}
+	if said.Version > letterVersion {
+		return l, fmt.Errorf("parse letter %s: %w: version is %d: want %d at most, or the newer version of changefeed that "+
+			"wrote it", said.ID, ErrNewer, said.Version, letterVersion)
 	}
 	lo, hi, _ := strings.Cut(said.Range, "-")
 	op, known := parseOp(said.Op)

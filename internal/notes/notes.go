@@ -55,11 +55,39 @@ const (
 	MaxAsideBytes = 256 << 10 // size of the keys that are set aside, with their positions
 )
 
+// noteVersion is the version of the notes in JSON that this package writes. It is not written: a note without a version
+// has the first one. A later version of changefeed that gives a member another meaning writes its number.
+const noteVersion = 1
+
+// Form is the part of each note in JSON that says its version.
+type Form struct {
+	Version int `json:"version,omitempty"` // 0 is the first
+}
+
+// check refuses a note of a later version, because this version would misread it.
+func (f Form) check() error {
+	if f.Version > noteVersion {
+		return fmt.Errorf("version is %d: want %d at most, or the newer version of changefeed that wrote the note", f.Version,
+			noteVersion)
+	}
+	return nil
+}
+
+// decode reads a note in JSON, of which form is the part with the version.
+func decode(text string, note any, form *Form) error {
+	if err := json.Unmarshal([]byte(text), note); err != nil {
+		return err
+	}
+	return form.check()
+}
+
 // ErrMoved: a lease and its note differ in the position or the partition.
 var ErrMoved = errors.New("moved since")
 
 // Done says which changes after the position of a lease are done.
 type Done struct {
+	Form
+
 	At        string   `json:"at"`                // the position's token
 	Partition string   `json:"partition"`         // text of Name
 	Through   int64    `json:"through,omitempty"` // every change up to this LSN is done,
@@ -99,6 +127,8 @@ func (d Done) String() string {
 
 // Held says which keys of a lease are held.
 type Held struct {
+	Form
+
 	At        string   `json:"at"`                  // the position's token
 	Partition string   `json:"partition,omitempty"` // text of Name
 	Keys      []string `json:"keys"`
@@ -148,7 +178,7 @@ func ReadDone(text string, in Place) (d Done, err error) {
 	if text == "" {
 		return d, nil
 	}
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
+	if err := decode(text, &d, &d.Form); err != nil {
 		return Done{}, err
 	}
 	last := int64(0)
@@ -175,7 +205,7 @@ func ReadHeld(text string, in Place) (h Held, err error) {
 	if text == "" {
 		return h, nil
 	}
-	if err := json.Unmarshal([]byte(text), &h); err != nil {
+	if err := decode(text, &h, &h.Form); err != nil {
 		return Held{}, err
 	}
 	if h.At != in.Position {
@@ -189,6 +219,8 @@ func ReadHeld(text string, in Place) (h Held, err error) {
 
 // Aside says which keys of a lease are set aside.
 type Aside struct {
+	Form
+
 	At        string     `json:"at"`        // the position's token
 	Partition string     `json:"partition"` // text of Name
 	Keys      []AsideKey `json:"keys,omitempty"`
@@ -214,7 +246,7 @@ func ReadAside(text string, in Place) (a Aside, err error) {
 	if text == "" {
 		return a, nil
 	}
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
+	if err := decode(text, &a, &a.Form); err != nil {
 		return Aside{}, err
 	}
 	if a.At != in.Position {

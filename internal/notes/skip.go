@@ -3,7 +3,6 @@ package notes
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -37,6 +36,8 @@ type Skip struct {
 
 // Skips names the changes of a lease that were skipped and may come again.
 type Skips struct {
+	Form
+
 	Partition string `json:"partition"` // text of Name: LSNs are valid there
 	Changes   []Skip `json:"changes"`
 }
@@ -54,7 +55,7 @@ func ReadSkips(text string, in Place) (s Skips, err error) {
 	if text == "" {
 		return s, nil
 	}
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
+	if err := decode(text, &s, &s.Form); err != nil {
 		return Skips{}, err
 	}
 	if !in.counts(s.Partition) {

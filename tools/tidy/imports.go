@@ -204,7 +204,8 @@ func (r *repo) linksModule(dir, module string) bool {
 // checkUnknownFiles finds files of unknown kinds: no pattern in the list matches them.
 func checkUnknownFiles(r *repo) (found []finding) {
 	for _, p := range r.paths {
-		if !slices.ContainsFunc(knownFiles, func(known *regexp.Regexp) bool { return known.MatchString(p) }) {
+		isKind := func(known *regexp.Regexp) bool { return known.MatchString(p) }
+		if !slices.ContainsFunc(knownFiles, isKind) && !slices.ContainsFunc(releaseFiles, isKind) {
 			found = append(found, finding{p, "no known kind of file"})
 		}
 	}

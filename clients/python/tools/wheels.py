@@ -71,7 +71,7 @@ def build(target: str, to: pathlib.Path) -> None:
     """Builds the stripped binary of a platform."""
     system, architecture = target.split("/")
     env = {**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": architecture}
-    command = [os.environ.get("GO", "go"), "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"]
+    command = [os.environ.get("GO", "go"), "build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w"]
     subprocess.run([*command, "-o", str(to), "./cmd/changefeed"], cwd=REPOSITORY, env=env, check=True)
 
 

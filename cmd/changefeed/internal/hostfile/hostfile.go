@@ -34,8 +34,12 @@ import (
 const (
 	defaultsKey = "defaults"
 	unitsKey    = "units"
+	versionKey  = "version"
 	fileEnding  = "-file" // of the key of a file with a secret
 )
+
+// version is the version of the file that this package reads. A file without the key has version 1.
+const version = "1"
 
 // A Kind is a kind of handler.
 type Kind struct {
@@ -159,14 +163,18 @@ func (r *reader) readDocument(text []byte) (units []Unit) {
 	}
 	var defaults []Value
 	var list *yaml.Node
+	if !r.checkVersion(document.Content[0]) { // a later version may have other keys
+		return nil
+	}
 	for key, value := range r.pairs(document.Content[0], "the file") {
 		switch key.Value {
 		case defaultsKey:
 			defaults = r.readValues(value, defaultsKey, r.allOptions())
 		case unitsKey:
 			list = value
+		case versionKey:
 		default:
-			r.blame(key.Line, "%s is unknown: want %s or %s", key.Value, defaultsKey, unitsKey)
+			r.blame(key.Line, "%s is unknown: want %s, %s or %s", key.Value, defaultsKey, unitsKey, versionKey)
 		}
 	}
 	switch {
@@ -191,6 +199,21 @@ func (r *reader) readDocument(text []byte) (units []Unit) {
 		}
 	}
 	return units
+}
+
+// checkVersion reports whether the version of the file is the one that this package reads.
+func (r *reader) checkVersion(file *yaml.Node) bool {
+	if file.Kind != yaml.MappingNode {
+		return true // another mistake, which is reported later
+	}
+	for i := 0; i+1 < len(file.Content); i += 2 {
+		if value := resolve(file.Content[i+1]); file.Content[i].Value == versionKey && value.Value != version {
+			r.blame(value.Line, "version is %s: want %s, or the newer changefeed for which the file was written",
+				describe(value), version)
+			return false
+		}
+	}
+	return true
 }
 
 // readNodes reads the one document of a file.

@@ -34,7 +34,7 @@ func TestUnitsAreRead(t *testing.T) {
 	if err := os.WriteFile(file, []byte("a2V5\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Parse("h.yaml", fmt.Appendf(nil, `
+	got, err := Parse("h.yaml", fmt.Appendf(nil, `version: 1
 defaults: {poll: "${TEST_POLL}", post: lines, account-key: "${TEST_KEY}"}
 units:
   - name: a
@@ -77,8 +77,16 @@ var mistakes = map[string]struct{ text, want string }{
 	"no units":    {"defaults: {poll: 1s}", "h.yaml: units is missing: want a list of units"},
 	"units empty": {"units: []", "h.yaml:1: units is an empty list: want a list of units"},
 	"units text":  {"units: all", "h.yaml:1: units is all: want a list of units"},
-	"top key":     {"unit: []", "h.yaml:1: unit is unknown: want defaults or units"},
-	"no handler":  {"units:\n  - name: a", "h.yaml:2: units[0] has no handler: want one of program, webhook"},
+	"top key":     {"unit: []", "h.yaml:1: unit is unknown: want defaults, units or version"},
+	"later version": {
+		"version: 2\nmembers: {}",
+		"h.yaml:1: version is 2: want 1, or the newer changefeed for which the file was written",
+	},
+	"no version": {
+		"units: []\nversion:",
+		"h.yaml:2: version is empty: want 1, or the newer changefeed for which the file was written",
+	},
+	"no handler": {"units:\n  - name: a", "h.yaml:2: units[0] has no handler: want one of program, webhook"},
 	"misspelled handler": {
 		"units:\n  - name: a\n    programm: x",
 		"h.yaml:2: units[0] has no handler: programm in line 3 is unknown: do you mean program?",

@@ -24,6 +24,7 @@ func Schema(kinds []Kind) ([]byte, error) {
 		"required":             []string{unitsKey},
 		"additionalProperties": false,
 		"properties": map[string]any{
+			versionKey: map[string]any{"description": "of the form of the file; 1 if it is missing", "const": 1},
 			defaultsKey: map[string]any{
 				"description": "options of all units that have none of their own", "type": "object",
 				"properties": schemaOf(all), "additionalProperties": false,

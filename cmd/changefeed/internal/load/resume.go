@@ -18,6 +18,7 @@ import (
 // A mark records how far a load has come: every document before the mark was written or kept as a reject. Until the
 // import is done, the mark is in the store's directory or, for an account, next to the input.
 type mark struct {
+	Version  int       `json:"version"`
 	Input    string    `json:"input"`
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified"`
@@ -31,6 +32,10 @@ type mark struct {
 	path string // empty if the input cannot be read from the middle
 }
 
+// markVersion is the version of the form of a mark. A mark of another version counts as that of another load: the
+// import starts again, which does no harm.
+const markVersion = 1
+
 const (
 	marksFolder = "imports" // folder in a store
 	markSuffix  = ".mark"   // next to the input
@@ -43,7 +48,7 @@ func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) 
 	if err != nil {
 		return nil, false, fmt.Errorf("read input: %w", err)
 	}
-	m = &mark{Size: info.Size(), Modified: info.ModTime()}
+	m = &mark{Version: markVersion, Size: info.Size(), Modified: info.ModTime()}
 	if !info.Mode().IsRegular() || in == os.Stdin {
 		return m, false, nil
 	}
@@ -91,6 +96,7 @@ func (m *mark) setLocation(c *place.Container) {
 // the time of its last change are compared.
 func (m *mark) isOfSameLoad(now *mark) bool {
 	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
+		m.Version == now.Version &&
 		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size
 }
 
