@@ -25,6 +25,7 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{
 		importCommand(),
 		exportCommand(),
+		copyCommand(),
 		containersCommand(),
 		createCommand(),
 		dropCommand(),
