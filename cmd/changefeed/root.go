@@ -26,6 +26,7 @@ func commands() []*cobra.Command {
 		importCommand(),
 		exportCommand(),
 		copyCommand(),
+		compareCommand(),
 		containersCommand(),
 		createCommand(),
 		dropCommand(),

@@ -7,5 +7,6 @@ func Kinds() []report.Kind {
 	return []report.Kind{
 		{Name: "copy", About: "How far a copy is, every 5 seconds and when its phase changes: copy.", Of: Progress{}},
 		{Name: "copy_plan", About: "What a copy would do: copy --dry-run.", Of: Plan{}},
+		{Name: "comparison", About: "The result of a comparison: compare.", Of: &Comparison{}},
 	}
 }
