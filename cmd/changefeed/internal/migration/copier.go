@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -17,6 +18,7 @@ import (
 type copier struct {
 	source, target *side
 	mapper         *mapper
+	documents      *items.Target // the target, for queries
 	turns          chan struct{} // as many as requests may be sent at once
 
 	written, deleted, unplaced atomic.Int64
@@ -34,6 +36,8 @@ type subject struct {
 
 	seen     document // a version that the target may have, or that the change has; its places are looked at too
 	session  string   // of the read of the change
+	isLost   bool     // the version before is unknown, so other places of the item must be looked for
+	spots    []spot   // where the target has documents of the item
 	attempts int
 
 	err error
@@ -123,9 +127,12 @@ func (c *copier) placesOf(ctx context.Context, subjects []*subject) ([][]spot, e
 	}
 	places := make([][]spot, len(subjects))
 	for i, m := range maps {
+		places[i] = slices.Clone(subjects[i].spots)
 		// A version that has no place was never copied.
 		for _, w := range m.documents {
-			places[i] = append(places[i], w.spot)
+			if !slices.Contains(places[i], w.spot) {
+				places[i] = append(places[i], w.spot)
+			}
 		}
 	}
 	return places, nil

@@ -32,7 +32,9 @@ func (h *handler) Handle(ctx context.Context, b *feed.Batch) error {
 	var err error
 	if _, mostlyReplaces := h.replaces.Load(b.LeaseToken); h.isFollowing || mostlyReplaces {
 		before := h.written.Load()
-		err = h.reconcile(ctx, subjects)
+		if err = h.findPlaces(ctx, subjects); err == nil {
+			err = h.reconcile(ctx, subjects)
+		}
 		if h.written.Load() == before { // redelivered changes, for one: the short way may be right for the next
 			h.replaces.Delete(b.LeaseToken)
 		}
@@ -76,6 +78,7 @@ func (h *handler) subjectsOf(b *feed.Batch) (subjects []*subject, of []int) {
 			found[name{ch.PartitionKey, ch.ID}] = at
 		}
 		subjects[at].seen = seen
+		subjects[at].isLost = h.isFollowing && len(ch.Previous) == 0
 		of[i] = at
 	}
 	return subjects, of
@@ -84,11 +87,11 @@ func (h *handler) subjectsOf(b *feed.Batch) (subjects []*subject, of []int) {
 // isOfInterest reports whether a change of all versions may leave a document in the target behind.
 func (h *handler) isOfInterest(ch *feed.Change) bool {
 	switch {
-	case ch.Op != feed.OpDelete && ch.Op != feed.OpReplace:
+	case ch.Op == feed.OpReplace:
+		return h.mayMove()
+	case ch.Op != feed.OpDelete:
 		return false
-	case len(ch.Previous) > 0:
-		return true
-	case ch.Op == feed.OpDelete:
+	case len(ch.Previous) == 0 && h.mapper.transform != nil:
 		h.unplaced.Add(1)
 		h.warned.Do(func() {
 			h.warn(fmt.Sprintf("the delete of %s comes without the version before, so its place in the target is unknown: "+
@@ -96,7 +99,7 @@ func (h *handler) isOfInterest(ch *feed.Change) bool {
 				nameOf(ch.PartitionKey, ch.ID)))
 		})
 	}
-	return false
+	return true
 }
 
 // outcome returns the error of a batch with items that can never be copied.

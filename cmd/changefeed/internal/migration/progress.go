@@ -148,7 +148,22 @@ func (m *measure) look(ctx context.Context) error {
 		p.Lag = new(lag.Seconds())
 	}
 	m.setPhase(pending == 0 || known && lag < noLag)
+	if p.Phase == ready && m.said != ready && !m.isCaughtUp(ctx) {
+		p.Phase = following
+	}
 	return nil
+}
+
+// isCaughtUp reports whether everything is copied that was written before the call: a lag of 0 allows for young changes.
+func (m *measure) isCaughtUp(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, showEvery)
+	defer cancel()
+	for _, store := range m.stores {
+		if changefeed.CaughtUp(ctx, m.source, store) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // setPhase sets the phase by whether the lag is 0 now.

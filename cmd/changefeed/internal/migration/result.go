@@ -103,7 +103,7 @@ func (c *Comparison) write(w io.Writer) error {
 	if more := c.differing() - int64(len(c.Differences)); more > 0 {
 		fmt.Fprintf(&b, "and %s more\n", terminal.Number(more))
 	}
-	fmt.Fprintf(&b, "%s documents of the source, %s of the target", terminal.Number(c.SourceCount),
+	fmt.Fprintf(&b, "%s of the source, %s of the target", terminal.Count(c.SourceCount, "document"),
 		terminal.Number(c.TargetCount))
 	if c.Repaired > 0 {
 		fmt.Fprintf(&b, "; %s repaired", terminal.Number(c.Repaired))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/items"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
@@ -100,6 +101,11 @@ func (c *Copy) Run(ctx context.Context) (err error) {
 	r := &running{Copy: c, opened: opened, copier: newCopier(opened, m, c.Writers)}
 	if r.leases, err = c.leaseAddress(opened); err != nil {
 		return err
+	}
+	if opened.seesDeletes() {
+		if r.documents, err = items.Open(ctx, opened.targets, opened.targetAt); err != nil {
+			return err
+		}
 	}
 	return r.run(ctx)
 }

@@ -48,7 +48,7 @@ func (w *comparison) settle(ctx context.Context, places map[spot]*both) error {
 		}
 		open = append(open, c)
 	}
-	all := open
+	all := slices.Clone(open)
 	begun := time.Now()
 	isRepaired := !w.Repair
 	for len(open) > 0 {
@@ -58,10 +58,11 @@ func (w *comparison) settle(ctx context.Context, places map[spot]*both) error {
 		open = slices.DeleteFunc(open, func(c *candidate) bool { return c.isSettled })
 		if len(open) == 0 && !isRepaired {
 			isRepaired = true
-			var err error
-			if open, err = w.repair(ctx, all); err != nil {
+			again, err := w.repair(ctx, all)
+			if err != nil {
 				return err
 			}
+			open = again
 			begun = time.Now()
 			continue // looks again at what was repaired
 		}
@@ -204,11 +205,13 @@ func (w *comparison) removeSurplus(ctx context.Context, c *candidate) error {
 func (w *comparison) noteCandidate(c *candidate) {
 	d := Difference{Key: string(c.at.key), ID: c.at.id}
 	b := c.both
-	b.target, b.source = nil, nil
-	if c.hasTarget {
+	if b.target = nil; c.hasTarget {
 		b.target = &c.target
 	}
-	if c.hasSource {
+	if c.conflict == nil {
+		b.source = nil
+	}
+	if c.hasSource && c.conflict == nil {
 		b.source = []record{c.source}
 		d.ItemKey, d.Item = string(c.source.ItemKey), c.source.Item
 		if c.isSame() && c.hasTarget {

@@ -115,6 +115,9 @@ func (s *side) get(ctx context.Context, key feed.PartitionKey, id, session strin
 	return document{reply.Body, rawjson.Text(rawjson.Lookup(reply.Body, "_etag")), writtenAt(reply.Body)}, nil
 }
 
+// idOf returns the id of a document.
+func idOf(body []byte) string { return rawjson.Text(rawjson.Lookup(body, "id")) }
+
 // writtenAt returns the time of a document's last write, in whole seconds.
 func writtenAt(body []byte) time.Time {
 	seconds, err := strconv.ParseInt(string(rawjson.Lookup(body, "_ts")), 10, 64)
