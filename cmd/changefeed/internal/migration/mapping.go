@@ -158,7 +158,7 @@ func lifeOf(d document) time.Time {
 	return d.time.Add(time.Duration(life) * time.Second)
 }
 
-// lifeGrain is how much two ends of a life may differ: a ttl counts whole seconds, and the clocks of two accounts differ.
+// lifeGrain is how much two ends of a life may differ: a ttl counts whole seconds, and two accounts have two clocks.
 const lifeGrain = 5 * time.Second
 
 // isSame reports whether the target has a wanted document already.

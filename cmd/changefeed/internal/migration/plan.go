@@ -93,7 +93,8 @@ func (c *Copy) try(ctx context.Context, opened *containers, p *Plan) error {
 	var versions []document
 	var names []string
 	start := feed.Position{Start: feed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, opened.source.sources, feed.FullRange(), start, changefeed.PullOptions{}) {
+	source := opened.source.sources
+	for page, err := range changefeed.Pull(ctx, source, feed.FullRange(), start, changefeed.PullOptions{}) {
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,8 @@ type measure struct {
 
 // watch measures the units again and again, until ctx ends or, with UntilCaughtUp, until the lag is and stays 0.
 func (r *running) watch(ctx context.Context, names []string) (isCaughtUp bool) {
-	m := &measure{r: r, source: r.source.sources, estimators: make([]changefeed.Estimator, len(names)), lastAt: time.Now()}
+	m := &measure{r: r, source: r.source.sources, lastAt: time.Now()}
+	m.estimators = make([]changefeed.Estimator, len(names))
 	m.now.Phase = copying
 	if err := m.open(ctx, names); err != nil {
 		if ctx.Err() == nil {
@@ -109,7 +110,8 @@ func (m *measure) open(ctx context.Context, names []string) error {
 		m.stores = append(m.stores, store)
 	}
 	if counter, ok := m.source.(feed.Counter); ok {
-		all, err := counter.Pending(ctx, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+		start := feed.Position{Start: feed.FromBeginning()}
+		all, err := counter.Pending(ctx, feed.FullRange(), start, feed.ReadOptions{})
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
@@ -154,7 +156,8 @@ func (m *measure) look(ctx context.Context) error {
 	return nil
 }
 
-// isCaughtUp reports whether everything is copied that was written before the call: a lag of 0 allows for young changes.
+// isCaughtUp reports whether everything is copied that was written before the call: a lag of 0 allows for young
+// changes.
 func (m *measure) isCaughtUp(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, showEvery)
 	defer cancel()
