@@ -33,7 +33,7 @@ func (p *pairOptions) register(cmd *cobra.Command) {
 	f.Var(&p.ttl, "ttl", "ttl of documents in the target: the rest of their life, or as it is in the source")
 	f.StringVar(&p.DeletedWhen, "deleted-when", "",
 		"a document is deleted if this `property` is there, and neither false nor null")
-	f.IntVar(&p.Writers, "writers", 128, "requests at the same time")
+	f.IntVar(&p.Writers, "writers", 256, "requests at the same time")
 	f.StringVar(&p.context, "target-context", "", "`name` of the context of the target's account")
 	f.StringVar(&p.key, "target-account-key", "", "`key` of the target's account, if it is another one")
 	f.StringVar(&p.text, "target-connection-string", "", "endpoint and key of the target's account in one `text`")
@@ -71,7 +71,7 @@ func pairArgs(cmd *cobra.Command, args []string) error {
 	case dash > 2 || dash < 0 && len(args) > 2:
 		return usage.Error{Err: fmt.Errorf("%q is an argument too many: want a program after --, as in -- %[1]s", args[2])}
 	case dash == len(args):
-		return usage.Error{Err: errors.New("COMMAND is missing: want a program after --, as in -- jq -c .")}
+		return usage.Error{Err: errors.New("COMMAND is missing: want a program after --, as in -- cat")}
 	}
 	return nil
 }

@@ -221,7 +221,7 @@ func TestAThrottledTargetLosesNothing(t *testing.T) {
 	}
 	w.put("orders", bodies...)
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-		fault := faulty.Fault{Container: "shop/copies", Method: http.MethodPost, Status: status, Times: 30}
+		fault := faulty.Fault{Container: "shop/copies", Method: http.MethodPost, Status: status, Times: 6}
 		if status == http.StatusTooManyRequests {
 			fault.SubStatus = 3200
 		}
