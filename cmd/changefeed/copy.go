@@ -94,7 +94,7 @@ with --deleted-when. compare finds what is left over.
 If there is a COMMAND, it is started for up to 1,000 documents. It reads a document a line, and writes a line for each:
 the document for the target, an array of documents, or null for none. An item that can never be copied goes to
 --dead-letters; without, the copy ends with its name. docs/recipes/copy.md describes all of it.`,
-		Example: `  changefeed copy docstore:data#orders docstore:data#by-customer --create /customer
+		Example: `  changefeed copy docstore:data#orders docstore:data#views --create /customer
   changefeed copy cosmos:shop/orders cosmos:shop/orders2 --until-caught-up
   changefeed copy http://127.0.0.1:8081/shop/orders docstore:new#orders \
     --create /city -- jq -c 'del(.draft)'`,

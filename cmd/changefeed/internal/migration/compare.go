@@ -43,7 +43,7 @@ func (c *Compare) check() error {
 	case c.Most < 0:
 		return usage.Flag("most", fmt.Sprint(c.Most), "0 or more")
 	case c.Patience < 0:
-		return usage.Flag("patience", terminal.Exact(c.Patience), "0s or more")
+		return usage.Flag("settle", terminal.Exact(c.Patience), "0s or more")
 	}
 	return cmp.Or(c.Retries.Check(), c.Pair.check())
 }

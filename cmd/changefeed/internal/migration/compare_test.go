@@ -61,7 +61,8 @@ func TestCompareLooksAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &comparison{Compare: &Compare{Pair: w.pair, Most: 9, Patience: time.Minute}, copier: newCopier(opened, m, 2)}
+	flags := &Compare{Pair: w.pair, Most: 9, Patience: time.Minute}
+	c := &comparison{Compare: flags, copier: newCopier(opened, m, 2)}
 	c.Report = report.New(report.Text, &w.out)
 	late := func() error { // the copy comes while the comparison looks again
 		ctx := context.Background()
@@ -160,7 +161,9 @@ func TestAnswersOfATransform(t *testing.T) {
 // TestATransformNamesTheDocumentAtFault: the program fails on one document, and the others are transformed.
 func TestATransformNamesTheDocumentAtFault(t *testing.T) {
 	t.Parallel()
-	f, err := newTransform([]string{"sh", "-c", `while read -r l; do case "$l" in *bad*) echo no >&2; exit 3;; esac; echo "$l"; done`})
+	f, err := newTransform([]string{
+		"sh", "-c", `while read -r l; do case "$l" in *bad*) echo no >&2; exit 3;; esac; echo "$l"; done`,
+	})
 	if err != nil {
 		t.Skip(err)
 	}

@@ -21,14 +21,14 @@ type world struct {
 	key  string                 // of the target
 	pair Pair
 	copy Copy
-	out  output1
+	out  written
 }
 
-// output1 keeps what a command has written.
-type output1 struct{ text []byte }
+// written keeps what a command has written.
+type written struct{ text []byte }
 
 // Write implements io.Writer.
-func (o *output1) Write(p []byte) (int, error) {
+func (o *written) Write(p []byte) (int, error) {
 	o.text = append(o.text, p...)
 	return len(p), nil
 }
