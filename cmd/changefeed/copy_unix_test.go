@@ -193,6 +193,28 @@ func compareOrders(t *testing.T, source, target map[string][]string) {
 	}
 }
 
+// TestTheCommandsOfCopysPageRun runs them in sequence in an empty folder, without the waits.
+func TestTheCommandsOfCopysPageRun(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/recipes/copy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "set -eu\n"
+	for _, block := range shellBlock.FindAllStringSubmatch(string(page), -1) {
+		script += block[1]
+	}
+	said := shellOut(t, strings.ReplaceAll(script, "--steady 1s", "--steady 0s"))
+	for _, want := range []string{
+		"ready for the cut-over", "2 documents of the source, 2 of the target: no difference",
+		"0 documents of the source, 0 of the target: no difference", "hard deletes and expiries are not seen",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the commands do not say %q:\n%s", want, said)
+		}
+	}
+}
+
 // TestACopyTellsPrograms checks the lines of -o json, and that a copy which is ended in order ends with 0.
 func TestACopyTellsPrograms(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ var followed = []advice{
 	{text: "query", follow: "query $URL/shop/orders --file $DIR/../sql"},
 	{
 		text: "compare", follow: "compare docstore:$DIR#orders docstore:$DIR#copied", says: "no difference",
-		prepare: "copy docstore:$DIR#orders docstore:$DIR#copied --create /id --until-caught-up --steady 0s",
+		prepare: "copy docstore:$DIR#orders docstore:$DIR#copied --create /pk --until-caught-up --steady 0s",
 	},
 	{text: "ranges", follow: "ranges $URL/shop/orders"},
 	{text: "check", follow: "check $DIR"},
