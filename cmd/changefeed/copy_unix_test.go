@@ -200,11 +200,12 @@ func TestTheCommandsOfCopysPageRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := "set -eu\n"
+	var script strings.Builder
+	script.WriteString("set -eu\n")
 	for _, block := range shellBlock.FindAllStringSubmatch(string(page), -1) {
-		script += block[1]
+		script.WriteString(block[1])
 	}
-	said := shellOut(t, strings.ReplaceAll(script, "--steady 1s", "--steady 0s"))
+	said := shellOut(t, strings.ReplaceAll(script.String(), "--steady 1s", "--steady 0s"))
 	for _, want := range []string{
 		"ready for the cut-over", "2 documents of the source, 2 of the target: no difference",
 		"0 documents of the source, 0 of the target: no difference", "hard deletes and expiries are not seen",

@@ -75,7 +75,9 @@ func TestCompareLooksAgain(t *testing.T) {
 	places := map[spot]*both{
 		{`["ada"]`, "1"}: {
 			target: &record{Key: `["ada"]`, ID: "1"},
-			source: []record{{Key: `["ada"]`, ID: "1", IsSource: true, ItemKey: `["Oslo"]`, Item: "1", Print: print{1}}},
+			source: []record{
+				{Key: `["ada"]`, ID: "1", IsSource: true, ItemKey: `["Oslo"]`, Item: "1", Print: print{1}},
+			},
 		},
 		{`["bob"]`, "2"}: {target: &record{Key: `["bob"]`, ID: "2"}},
 	}
@@ -197,8 +199,8 @@ func TestRecordsKeepEverything(t *testing.T) {
 	want := map[string]record{}
 	for i := range 2000 {
 		r := record{
-			Key: feed.Key(i % 50), ID: fmt.Sprint(i), Print: print{byte(i), 15: 1}, Expires: int64(i), IsSource: i%2 == 0,
-			ItemKey: feed.Key(strings.Repeat("k", i%300)), Item: "é", LSN: int64(i) << 20,
+			Key: feed.Key(i % 50), ID: fmt.Sprint(i), Print: print{byte(i), 15: 1}, Expires: int64(i),
+			IsSource: i%2 == 0, ItemKey: feed.Key(strings.Repeat("k", i%300)), Item: "é", LSN: int64(i) << 20,
 		}
 		want[r.ID] = r
 		if err := files.add(r); err != nil {

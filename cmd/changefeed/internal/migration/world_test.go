@@ -36,8 +36,10 @@ func (o *written) Write(p []byte) (int, error) {
 // newWorld makes the containers.
 func newWorld(t *testing.T, spec docstore.ContainerSpec) *world {
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "data"), spec: spec, key: "/customer"}
-	w.pair = Pair{Source: "docstore:" + w.dir + "#orders", Target: "docstore:" + w.dir + "#copies", Writers: 8,
-		TTL: Remaining}
+	w.pair = Pair{
+		Source: "docstore:" + w.dir + "#orders", Target: "docstore:" + w.dir + "#copies", Writers: 8,
+		TTL: Remaining,
+	}
 	w.with(func(db *docstore.DB) {
 		spec.ID, spec.Paths = "orders", []string{"/city"}
 		w.create(db, spec)
