@@ -88,7 +88,7 @@ func (c completer) completeNamed(what string) found {
 			return noNames
 		}
 		return found{then: cobra.ShellCompDirectiveFilterDirs}
-	case "ADDRESS":
+	case "ADDRESS", "SOURCE", "TARGET":
 		return c.completeAddress()
 	case "ADDRESS|FILE":
 		if all := c.completeAddress(); place.IsAddress(c.word) {

@@ -72,7 +72,8 @@ func codeName(code int) string {
 // printing are the commands that only print. If the reader of their output has seen enough, they are done. Other
 // commands change something, and must say that nobody has read how far they have come.
 var printing = []string{
-	"changefeed", "changefeed bench", "changefeed check", "changefeed containers", "changefeed context list",
+	"changefeed", "changefeed bench", "changefeed check", "changefeed compare", "changefeed containers",
+	"changefeed context list",
 	"changefeed context show", "changefeed demo", "changefeed doctor", "changefeed dlq list", "changefeed dlq show",
 	"changefeed export", "changefeed get", "changefeed leases", "changefeed leases explain",
 	"changefeed leases history", "changefeed leases list", "changefeed leases snapshot", "changefeed leases watch",

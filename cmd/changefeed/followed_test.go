@@ -38,6 +38,10 @@ var followed = []advice{
 	{text: "import -", follow: "import - $URL/shop/piped --pk /pk"},
 	{text: "get", follow: "get $URL/shop/orders 1 --key a"},
 	{text: "query", follow: "query $URL/shop/orders --file $DIR/../sql"},
+	{
+		text: "compare", follow: "compare docstore:$DIR#orders docstore:$DIR#copied", says: "no difference",
+		prepare: "copy docstore:$DIR#orders docstore:$DIR#copied --create /pk --until-caught-up --steady 0s",
+	},
 	{text: "ranges", follow: "ranges $URL/shop/orders"},
 	{text: "check", follow: "check $DIR"},
 	{text: "export --salvage", follow: "export --salvage --db $DIR"},

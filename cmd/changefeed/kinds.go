@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/functions"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/migration"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unload"
@@ -59,7 +60,7 @@ func allKinds() []report.Kind {
 			letters.ListKind, letters.WholeKind, letters.AnswerKind,
 			bench.FigureKind, exportKind, unload.SalvageKind, programKind, hostedKind, functions.PlanKind,
 		},
-		dataKinds(), unit.Kinds(), doctor.Kinds(), report.Kinds(),
+		migration.Kinds(), dataKinds(), unit.Kinds(), doctor.Kinds(), report.Kinds(),
 	)
 }
 

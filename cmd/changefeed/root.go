@@ -25,6 +25,8 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{
 		importCommand(),
 		exportCommand(),
+		copyCommand(),
+		compareCommand(),
 		containersCommand(),
 		createCommand(),
 		dropCommand(),

@@ -34,6 +34,10 @@ type Settings struct {
 	Letters string // address of a container for dead letters, or a file; empty if there is none
 	Once    bool   // end when all changes are handled
 	Account place.Settings
+
+	// LeaseAccount is the account of Leases and Letters; nil means Account.
+	LeaseAccount *place.Settings
+
 	Options changefeed.Options // the default of Instance is the host's name
 
 	Function *Function // in place of Source and Leases; nil for the units of run and relay
@@ -162,7 +166,7 @@ func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
 		leases.Field = "the default of --leases"
 		return source, leases, nil
 	}
-	leases, err = s.Account.Parse("--leases", s.Leases)
+	leases, err = s.leaseAccount().Parse("--leases", s.Leases)
 	return source, leases, err
 }
 
@@ -176,7 +180,9 @@ func (i *Instance) Place() string {
 func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Container) (Handler, error)) (err error) {
 	opener := i.newOpener()
 	defer func() { err = cmp.Or(err, opener.Close()) }()
-	monitored, leases, err := i.find(ctx, opener)
+	beside, closeBeside := i.openerBeside(opener)
+	defer func() { err = cmp.Or(err, closeBeside()) }()
+	monitored, leases, err := i.find(ctx, opener, beside)
 	if err != nil {
 		return err
 	}
@@ -198,12 +204,12 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err != nil {
 		return err
 	}
-	closeLetters, err := i.openLetters(ctx, opener, monitored)
+	closeLetters, err := i.openLetters(ctx, beside, monitored)
 	if err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, closeLetters()) }()
-	store, err := i.openLeases(ctx, opener, leases, monitored)
+	store, err := i.openLeases(ctx, beside, leases, monitored)
 	if err != nil {
 		return wrongContainer(err)
 	}
@@ -229,7 +235,9 @@ func (i *Instance) newOpener() (o *place.Opener) {
 
 // find opens the monitored container and the lease container, which is nil if it is to be made. Everything that may be
 // wrong is opened before the lease container is made, so a mistake leaves none behind.
-func (i *Instance) find(ctx context.Context, opener *place.Opener) (monitored, leases *place.Container, err error) {
+func (i *Instance) find(ctx context.Context, opener, beside *place.Opener) (monitored, leases *place.Container,
+	err error,
+) {
 	if monitored, err = opener.Open(ctx, i.source); err != nil {
 		return nil, nil, err
 	}
@@ -237,7 +245,7 @@ func (i *Instance) find(ctx context.Context, opener *place.Opener) (monitored, l
 	if err := monitored.Retains(i.Options.Mode); err != nil {
 		return nil, nil, err
 	}
-	leases, err = i.findLeases(ctx, opener)
+	leases, err = i.findLeases(ctx, beside)
 	return monitored, leases, err
 }
 
@@ -246,7 +254,7 @@ func (i *Instance) find(ctx context.Context, opener *place.Opener) (monitored, l
 func (i *Instance) Check(ctx context.Context) (err error) {
 	opener := i.newOpener()
 	defer func() { err = cmp.Or(err, opener.Close()) }()
-	monitored, leases, err := i.find(ctx, opener)
+	monitored, leases, err := i.find(ctx, opener, opener)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,24 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 )
 
+// leaseAccount returns the account of the leases and the letters.
+func (s *Settings) leaseAccount() place.Settings {
+	if s.LeaseAccount != nil {
+		return *s.LeaseAccount
+	}
+	return s.Account
+}
+
+// openerBeside returns the opener of the leases and the letters, and what closes it.
+func (i *Instance) openerBeside(o *place.Opener) (beside *place.Opener, closeBeside func() error) {
+	if i.LeaseAccount == nil {
+		return o, func() error { return nil }
+	}
+	beside = o.Sharing(*i.LeaseAccount)
+	beside.Log = i.Log
+	return beside, beside.Close
+}
+
 // findLeases opens the lease container; nil if there is none, and openLeases is to make the container.
 func (i *Instance) findLeases(ctx context.Context, opener *place.Opener) (*place.Container, error) {
 	leases, err := opener.Open(ctx, i.leases)

@@ -63,6 +63,14 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 	return s, nil
 }
 
+// Spec returns the partition key paths, time to live and retention of an open container.
+func (o *Opener) Spec(ctx context.Context, c *Container) (docstore.ContainerSpec, error) {
+	if c.Local != nil {
+		return c.Local.Spec(), nil
+	}
+	return c.Account.spec(ctx, c.Address)
+}
+
 // create makes a container, and the database. A conflict is no error, because another import may make the same at this
 // moment. The retention is in whole minutes, the unit of the service's policy. If ru is 0, the account chooses the
 // throughput.
