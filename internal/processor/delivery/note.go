@@ -63,14 +63,30 @@ func (e *Engine) Notes() Notes {
 	return s
 }
 
-// asideNote returns the note about a key set aside, with so many runs of its changes at most.
-func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
-	covered := f.atLSN
-	from, lsn := l.continueFrom()
+// IsNotedAside reports whether the notes have a key among those set aside.
+func (e *Engine) IsNotedAside(key string) bool {
+	l := e.lanes.own[key]
+	if l == nil || l.aside.state == notAside {
+		return false
+	}
+	from, _ := l.noteFrom(&e.feed)
+	return from != nil
+}
+
+// noteFrom is where the key continues by its note; nil if it has none.
+func (l *lane) noteFrom(f *feed) (from Position, lsn int64) {
+	from, lsn = l.continueFrom()
 	// it is ahead of the feed
 	if a := &l.aside; from == nil && a.state == caughtUp && a.after > f.last && a.empty < feedIsEmpty {
 		from, lsn = a.from, a.after+1
 	}
+	return from, lsn
+}
+
+// asideNote returns the note about a key set aside, with so many runs of its changes at most.
+func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
+	covered := f.atLSN
+	from, lsn := l.noteFrom(f)
 	if from == nil {
 		return k, false
 	}
