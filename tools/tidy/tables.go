@@ -329,6 +329,8 @@ var edges = map[string][]string{
 	"tools/size":                       {},
 	"internal/proof/nethost":           {"docstore", "feed"},
 	"internal/proof/alarms":            {},                       // tests alone, of files for other programs
+	"internal/proof/scaler":            {},                       // tests alone
+	"internal/proof/soak":              {},                       // tests alone
 	"internal/proof/sim":               {anyPackage, thirdParty}, // the whole system in a single test
 	"tools/tidy":                       {},
 
