@@ -21,12 +21,13 @@ func TestAnIdleLeaseForgetsAKeyThatHasCaughtUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var writes atomic.Int64
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+				store := &hookedStore{Leases: w.leases}
+				store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 					if l.Kind == feed.KindLease {
 						writes.Add(1)
 					}
 					return w.leases.Update(ctx, l)
-				}}
+				}
 				o.Start = feed.FromBeginning()
 				y := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 					if o.Manual {

@@ -328,11 +328,10 @@ var edges = map[string][]string{
 	"tools/pictures":                   {},
 	"tools/size":                       {},
 	"internal/proof/nethost":           {"docstore", "feed"},
-	"internal/proof/alarms":            {},                       // tests alone, of files for other programs
-	"internal/proof/scaler":            {},                       // tests alone
-	"internal/proof/soak":              {},                       // tests alone
-	"internal/proof/sim":               {anyPackage, thirdParty}, // the whole system in a single test
-	"tools/tidy":                       {},
+	"internal/proof/alarms":            {},                            // tests alone, of files for other programs
+	"internal/proof/scaler":            {}, "internal/proof/soak": {}, // tests alone
+	"internal/proof/sim": {anyPackage, thirdParty}, // the whole system in a single test
+	"tools/tidy":         {},
 
 	"cosmosrest/internal/hybridrow": {"feed"},
 	"cosmosrest/internal/netbatch":  {}, // shares no code with the package that it tests

@@ -64,7 +64,7 @@ func (e *Engine) Notes() Notes {
 }
 
 // IsNotedAside reports whether the notes have a key among those set aside.
-func (e *Engine) IsNotedAside(key string) bool {
+func IsNotedAside(e *Engine, key string) bool {
 	l := e.lanes.own[key]
 	if l == nil || l.aside.state == notAside {
 		return false
@@ -271,10 +271,22 @@ func (e *Engine) IsBlocked() bool {
 	return !slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak == 0 && b.State != ToPark })
 }
 
+// firstUnhandled is the oldest change for which the position waits and that the handler has not handled; nil is none.
+func (f *feed) firstUnhandled() *Change {
+	for _, p := range f.pages {
+		for i := range p.changes {
+			if c := &p.changes[i]; !c.passed && c.state != Handled {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
 // Oldest is how often the handler has received the oldest unfinished change in memory, and since when this change is
-// here.
+// here. A change that was handled and waits for a confirmation by hand does not fail.
 func (e *Engine) Oldest() (calls int, since time.Time) {
-	oldest := e.FirstOpen()
+	oldest := e.feed.firstUnhandled()
 	for _, l := range e.asides.lanes { // the position has passed their changes
 		if len(l.line) == 0 {
 			continue

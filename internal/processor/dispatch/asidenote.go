@@ -1,5 +1,7 @@
 package dispatch
 
+import "github.com/millrace/changefeed/internal/processor/delivery"
+
 // asideNote compares what the stored lease says of keys set aside with what the engine has. A key that has caught up
 // leaves the lease with the next write. Of an idle lease that may be the renewal, and until then operators would read
 // that changes of the key wait. So the lease is written once for that.
@@ -15,7 +17,7 @@ func (n *asideNote) isOutdated(d *Dispatcher) bool {
 		return false
 	}
 	for _, key := range n.stored {
-		if !d.engine.IsNotedAside(key) {
+		if !delivery.IsNotedAside(d.engine, key) {
 			return true
 		}
 	}
@@ -23,9 +25,9 @@ func (n *asideNote) isOutdated(d *Dispatcher) bool {
 }
 
 // forgetCaughtUp has the lease written soon if it names a key that has caught up. The lock of the dispatcher is held.
-func (d *Dispatcher) forgetCaughtUp() {
-	if d.asides.isOutdated(d) {
-		d.asides.asked = true
+func (n *asideNote) forgetCaughtUp(d *Dispatcher) {
+	if n.isOutdated(d) {
+		n.asked = true
 		d.saver.Changed()
 	}
 }

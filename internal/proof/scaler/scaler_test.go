@@ -1,4 +1,4 @@
-// Package scaler_test runs a unit under a simulated autoscaler, in virtual time: real processors over the real embedded
+// Package scaler runs a unit under a simulated autoscaler, in virtual time: real processors over the real embedded
 // store, and a deployment of pods that start, are killed, drained and replaced. See docs/scaling.md.
 package scaler_test
 
@@ -129,7 +129,8 @@ func spread(of []time.Duration) string {
 		return "none"
 	}
 	slices.Sort(of)
-	return fmt.Sprintf("%v, at most %v (%d)", of[len(of)/2].Round(time.Second), of[len(of)-1].Round(time.Second), len(of))
+	half, most := of[len(of)/2].Round(time.Second), of[len(of)-1].Round(time.Second)
+	return fmt.Sprintf("%v, at most %v (%d)", half, most, len(of))
 }
 
 // documentedLimits reads the limits from the table of docs/scaling.md.

@@ -53,7 +53,7 @@ func (l *ledger) unpublished() (none, again int) {
 
 // account is what the log of a unit says.
 type account struct {
-	lines, again, back int // changes handled; those handled before; those older than what was handled before of their key
+	lines, again, back int // changes handled; the same once more; older ones than were handled before of their key
 	missing            []string
 	size               int64
 }

@@ -106,13 +106,13 @@ func TestASlopeIsFlatOrNot(t *testing.T) {
 		samples []sample
 		flat    bool
 	}{
-		"the same":                {of(func(int) float64 { return 100 }), true},
-		"up and down":             {of(func(i int) float64 { return 100 + 30*float64(i%2) }), true},
-		"one peak":                {of(func(i int) float64 { return 100 + 900*float64(i/19) }), true},
-		"falling":                 {of(func(i int) float64 { return 1000 - 10*float64(i) }), true},
-		"one more a minute":       {of(func(i int) float64 { return 30 + float64(i) }), false},
-		"growing with a sawtooth": {of(func(i int) float64 { return 100 + 2*float64(i) + 10*float64(i%3) }), false},
-		"too few samples":         {of(func(int) float64 { return 1 })[:2], false},
+		"the same":                 {of(func(int) float64 { return 100 }), true},
+		"up and down":              {of(func(i int) float64 { return 100 + 30*float64(i%2) }), true},
+		"one peak":                 {of(func(i int) float64 { return 100 + 900*float64(i/19) }), true},
+		"falling":                  {of(func(i int) float64 { return 1000 - 10*float64(i) }), true},
+		"one more a minute":        {of(func(i int) float64 { return 30 + float64(i) }), false},
+		"growing, with a sawtooth": {of(func(i int) float64 { return 100 + 2*float64(i+5*(i%3)) }), false},
+		"too few samples":          {of(func(int) float64 { return 1 })[:2], false},
 	} {
 		if grown, most := growth("goroutines", c.samples); grown <= most != c.flat {
 			t.Errorf("%s: it grows by %v and may by %v, want flat: %v", name, grown, most, c.flat)
@@ -122,7 +122,8 @@ func TestASlopeIsFlatOrNot(t *testing.T) {
 		t.Errorf("the last two samples are %v", got)
 	}
 	s := series{"host-1", "memory", of(func(i int) float64 { return float64(i) * (1 << 20) })}
-	if row := s.row(10 * time.Minute); !strings.Contains(row, "| host-1 | memory | 10.0 MiB | 19.0 MiB | 19.0 MiB | 9.0 MiB") {
+	const want = "| host-1 | memory | 10.0 MiB | 19.0 MiB | 19.0 MiB | 9.0 MiB"
+	if row := s.row(10 * time.Minute); !strings.Contains(row, want) {
 		t.Errorf("the row is %s", row)
 	}
 }

@@ -1,4 +1,4 @@
-// Package soak_test runs the command for an hour or for as long as you say: a server, two hosts with two units each, a
+// Package soak runs the command for an hour or for as long as you say: a server, two hosts with two units each, a
 // relay, and viewers of their dashboards, in processes of their own. In the first half they are killed, frozen and
 // throttled. Nothing may be lost, and in the quiet half the memory, the goroutines and the open files of each process
 // must be flat.

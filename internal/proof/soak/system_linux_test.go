@@ -52,7 +52,8 @@ func newSystem(t *testing.T, seed uint64) *system {
 		asked: map[string]int{},
 	}
 	s.binary = filepath.Join(s.dir, "changefeed")
-	if said, err := exec.Command("go", "build", "-o", s.binary, "../../../cmd/changefeed").CombinedOutput(); err != nil {
+	said, err := exec.Command("go", "build", "-o", s.binary, "../../../cmd/changefeed").CombinedOutput()
+	if err != nil {
 		t.Fatalf("build the command: %v\n%s", err, said)
 	}
 	webhook := httptest.NewServer(http.HandlerFunc(s.receive))
@@ -80,7 +81,8 @@ func (s *system) plan(webhook string) {
 		s.t.Fatal(err)
 	}
 	file := filepath.Join(s.dir, "host.yaml")
-	text := fmt.Sprintf("defaults: {source: %q, create-leases: true, long-lived: true}\nunits:\n", s.endpoint+"/soak/orders")
+	text := fmt.Sprintf("defaults: {source: %q, create-leases: true, long-lived: true}\nunits:\n",
+		s.endpoint+"/soak/orders")
 	text += fmt.Sprintf("  - {name: mailer, program: [%q]}\n", program)
 	text += fmt.Sprintf("  - {name: audit, program: [%q], concurrency: 8, batch-size: 10}\n", program)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -100,8 +102,8 @@ func (s *system) plan(webhook string) {
 		strings.TrimPrefix(s.endpoint, "http://"))
 	add("host-1", "host", file)
 	add("host-2", "host", file)
-	add("relay", "relay", "--source", s.endpoint+"/soak/contacts", "--name", "events", "--create-leases", "--to", webhook,
-		"--expire-after", "1m")
+	add("relay", "relay", "--source", s.endpoint+"/soak/contacts", "--name", "events", "--create-leases",
+		"--to", webhook, "--expire-after", "1m")
 }
 
 // freeAddress is an address of the loopback where nobody listens.

@@ -140,7 +140,8 @@ func (s *system) lag(ctx context.Context) (pending int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for name, source := range map[string]*cosmos.Container{units[0]: s.orders, units[1]: s.orders, "events": s.contacts} {
+	sources := map[string]*cosmos.Container{units[0]: s.orders, units[1]: s.orders, "events": s.contacts}
+	for name, source := range sources {
 		leases, err := cosmos.OpenLeases(ctx, container, name, source, cosmos.LeaseOptions{})
 		if err != nil {
 			return 0, err

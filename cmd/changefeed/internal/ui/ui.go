@@ -93,7 +93,8 @@ func Open(ctx context.Context, o Options) (*UI, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	export, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
 	if err != nil {
 		return nil, fmt.Errorf("export metrics: %w", err)

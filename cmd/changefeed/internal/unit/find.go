@@ -47,8 +47,8 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 	}
 	if source == nil {
 		return nil, nil, UnknownError{usage.Missing{Err: usage.Error{Err: fmt.Errorf("--name is %s: there is no such unit in %s: want one that "+
-			"%s shows%s", name, leases.Address.Name(), CommandsOf(leases.Address, name, nil).Complete("changefeed leases"),
-			similar(ctx, leases, among, name))}}}
+			"%s shows%s", name, leases.Address.Name(),
+			CommandsOf(leases.Address, name, nil).Complete("changefeed leases"), similar(ctx, leases, among, name))}}}
 	}
 	return source, found, nil
 }
