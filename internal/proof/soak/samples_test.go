@@ -118,7 +118,8 @@ func TestASlopeIsFlatOrNot(t *testing.T) {
 			t.Errorf("%s: it grows by %v and may by %v, want flat: %v", name, grown, most, c.flat)
 		}
 	}
-	if got := since(of(func(i int) float64 { return float64(i) }), 18*time.Minute); len(got) != 2 || got[0].value != 18 {
+	numbers := of(func(i int) float64 { return float64(i) })
+	if got := since(numbers, 18*time.Minute); len(got) != 2 || got[0].value != 18 {
 		t.Errorf("the last two samples are %v", got)
 	}
 	s := series{"host-1", "memory", of(func(i int) float64 { return float64(i) * (1 << 20) })}
