@@ -30,9 +30,9 @@ type load struct {
 	perSecond float64
 }
 
-// The load: a quiet unit, 28 times as much within a second, and back.
+// The load: a quiet unit, 24 times as much within a second, and back.
 var (
-	loads   = []load{{0, 0.25}, {time.Minute, 7}, {7 * time.Minute, 0.25}, {14 * time.Minute, 0}}
+	loads   = []load{{0, 0.25}, {time.Minute, 6}, {7 * time.Minute, 0.25}, {14 * time.Minute, 0}}
 	rise    = loads[1].from
 	fall    = loads[2].from
 	runtime = 20 * time.Minute
@@ -118,7 +118,10 @@ func (u *unit) tell(format string, of ...any) {
 
 // run plays a plan, a second at a time, and then waits until all is handled.
 func (u *unit) run(ctx context.Context, p plan) error {
-	nextKill, nextSync := p.kills, time.Duration(0)
+	nextKill, nextSync := time.Duration(0), time.Duration(0)
+	if p.kills > 0 {
+		nextKill = p.kills/2 + time.Duration(u.rng.Int64N(int64(p.kills)))
+	}
 	rollouts := slices.Clone(p.rollouts)
 	w := &watch{u: u, changed: u.begun}
 	for now := time.Duration(0); now < runtime; now = time.Since(u.begun).Round(time.Second) {
