@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,13 @@ exactly-once-sqlite: ## effects that happen once in SQLite, under kill -9 (a mod
 
 recipes: ## the recipes of examples, with their kills (a module of its own, which needs the network once)
 	cd examples/recipes && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+scaler: ## a unit under a simulated autoscaler, in virtual time; SEEDS=20 for the figures of docs/scaling.md, FROM=21 for others
+	$(GO) test -count=1 -timeout=0 -v -run Promises ./internal/proof/scaler -seeds $(SEEDS) -from $(FROM)
+
+soak: ## a server, two hosts, a relay and viewers in processes of their own; FOR=1h in all, CHAOS=30m of it at first, SEED=7
+	$(GO) test -count=1 -timeout=0 -v -run Soak ./internal/proof/soak -soak.for $(or $(FOR),1h) -soak.chaos $(or $(CHAOS),30m) \
+		-soak.seed $(SEED) $(if $(KEEP),-soak.keep '$(abspath $(KEEP))')
 
 damage: ## files of the store damaged, one bit or one file at a time; DAMAGES=5000 for a long run
 	$(GO) test -count=1 -timeout=0 -run Damage -v ./docstore -damage.n $(DAMAGES)

@@ -28,6 +28,7 @@ var codes = []struct {
 	{ErrHandlerStuck, "handler-stuck"},
 	{ErrOutage, "outage"},
 	{ErrTooManyHeld, "too-many-held"},
+	{ErrUnconfirmed, "unconfirmed"},
 	{ErrMoved, "moved"},
 	{ErrNoOwner, "no-owner"},
 	{ErrForeignOwner, "foreign-owner"},

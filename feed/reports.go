@@ -40,6 +40,10 @@ var (
 	// ErrTooManyHeld: a change cannot be parked, because the lease already holds as many keys as it can. The change
 	// waits until a key is released, and other keys go on.
 	ErrTooManyHeld = errors.New("too many held keys")
+	// ErrUnconfirmed: with Options.Manual, the handler returns nil and has confirmed nothing since this instance has
+	// the lease. The next owner receives all of that again. The error is reported once for each owner of the lease,
+	// after ten batches and five minutes.
+	ErrUnconfirmed = errors.New("handled batches are not confirmed")
 	// ErrMoved: another processor has moved a lease, or the range of the lease has another partition, so the notes
 	// beside the position are invalid. Changes that were done after the position are repeated, and the other processor
 	// has handled the held changes. Keys that were set aside stay so if the position had already passed their changes.

@@ -128,6 +128,8 @@ func TestAHostShowsAllItsUnits(t *testing.T) {
 		`changefeed_outbox_waiting{messaging_consumer_group_name="r",messaging_destination_name="orders"} 0`,
 		`messaging_client_consumed_messages_total{messaging_consumer_group_name="p",`,
 		`service_instance_id="host.yaml"`,
+		"\ngo_goroutines ", "\ngo_memstats_heap_inuse_bytes ",
+		"\nprocess_open_fds ", "\nprocess_resident_memory_bytes ",
 	} {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("the metrics lack %s, %v", want, err)

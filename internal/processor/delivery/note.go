@@ -63,14 +63,30 @@ func (e *Engine) Notes() Notes {
 	return s
 }
 
-// asideNote returns the note about a key set aside, with so many runs of its changes at most.
-func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
-	covered := f.atLSN
-	from, lsn := l.continueFrom()
+// IsNotedAside reports whether the notes have a key among those set aside.
+func IsNotedAside(e *Engine, key string) bool {
+	l := e.lanes.own[key]
+	if l == nil || l.aside.state == notAside {
+		return false
+	}
+	from, _ := l.noteFrom(&e.feed)
+	return from != nil
+}
+
+// noteFrom is where the key continues by its note; nil if it has none.
+func (l *lane) noteFrom(f *feed) (from Position, lsn int64) {
+	from, lsn = l.continueFrom()
 	// it is ahead of the feed
 	if a := &l.aside; from == nil && a.state == caughtUp && a.after > f.last && a.empty < feedIsEmpty {
 		from, lsn = a.from, a.after+1
 	}
+	return from, lsn
+}
+
+// asideNote returns the note about a key set aside, with so many runs of its changes at most.
+func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
+	covered := f.atLSN
+	from, lsn := l.noteFrom(f)
 	if from == nil {
 		return k, false
 	}
@@ -255,10 +271,22 @@ func (e *Engine) IsBlocked() bool {
 	return !slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak == 0 && b.State != ToPark })
 }
 
+// firstUnhandled is the oldest change for which the position waits and that the handler has not handled; nil is none.
+func (f *feed) firstUnhandled() *Change {
+	for _, p := range f.pages {
+		for i := range p.changes {
+			if c := &p.changes[i]; !c.passed && c.state != Handled {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
 // Oldest is how often the handler has received the oldest unfinished change in memory, and since when this change is
-// here.
+// here. A change that was handled and waits for a confirmation by hand does not fail.
 func (e *Engine) Oldest() (calls int, since time.Time) {
-	oldest := e.FirstOpen()
+	oldest := e.feed.firstUnhandled()
 	for _, l := range e.asides.lanes { // the position has passed their changes
 		if len(l.line) == 0 {
 			continue

@@ -70,11 +70,12 @@ func endOf(source feed.Source, b *delivery.Batch) feed.Position {
 // recordOutcome tells the engine how a call came out.
 func (d *Dispatcher) recordOutcome(made *handout, how outcome, err error, took time.Duration) {
 	b := made.of
-	var failure error
+	var failure, never error
 	d.mu.Lock()
 	switch how {
 	case hasSucceeded:
 		d.held.Troubles.Remove(feed.OriginHandler)
+		never = d.unconfirmed.count(d)
 		d.engine.Tell(delivery.Succeeded{Batch: b, Quick: took < d.in.Options.HandlerTimeout/2}, time.Now())
 	case hasFailed, wasLate:
 		said := failureOf(err, len(b.Changes), how == wasLate)
@@ -92,6 +93,9 @@ func (d *Dispatcher) recordOutcome(made *handout, how outcome, err error, took t
 	if failure != nil {
 		d.held.Report(d.held.UntilLost, feed.OriginHandler, failure)
 		d.failures.learnPartition(d)
+	}
+	if never != nil {
+		d.held.Raise(feed.OriginHandler, never)
 	}
 	if stuck {
 		d.held.Stop(instance.Ending{Why: feed.ReasonStuck})

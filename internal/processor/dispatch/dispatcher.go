@@ -46,8 +46,11 @@ type Dispatcher struct {
 	phase    phase
 	here     string // the partition, and its range, that LSNs count in; empty if the lease has no notes
 	failures failureNote
-	marks    int // of what the lease is to say, counted whenever that has changed by hand
-	stored   int // the last of them that is stored
+	asides   asideNote
+	// batches that were handled and are not confirmed by hand
+	unconfirmed unconfirmed
+	marks       int // of what the lease is to say, counted whenever that has changed by hand
+	stored      int // the last of them that is stored
 	// when the lease last covered more changes, and when keys were last looked at to set some aside
 	saved, madeRoom time.Time
 	requests        requests
@@ -187,7 +190,8 @@ func (d *Dispatcher) reportFullness() error {
 func (d *Dispatcher) Start() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.running || d.phase == closed || d.engine.IsIdle() {
+	d.asides.forgetCaughtUp(d)
+	if d.running || d.phase == closed || d.engine.IsIdle() && !d.asides.asked {
 		return
 	}
 	d.running = true
@@ -253,6 +257,7 @@ func (d *Dispatcher) nextEffect() (do delivery.Effect, wait time.Duration, more 
 	if do.Kind != delivery.Nothing {
 		return do, wait, true
 	}
+	d.asides.forgetCaughtUp(d)
 	var activity feed.Activity
 	if d.engine.Counts().InHand == 0 && d.engine.HasFailed() {
 		activity = feed.ActivityFailing

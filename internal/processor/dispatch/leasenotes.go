@@ -19,6 +19,7 @@ import (
 type Mark struct {
 	changes, marks int
 	names          bool
+	aside          []string // keys that are named as set aside
 }
 
 // Fill puts the position and the notes into a record.
@@ -26,7 +27,7 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.Position, l.Attempts = d.engine.Position().(feed.Position), d.engine.Attempts()
-	names := true
+	names, named := true, d.asides.stored
 	if d.here != "" { // otherwise nothing is known yet but what the last owner has noted
 		at, n := l.Position.Token, d.engine.Notes()
 		names = n.Suspect != nil
@@ -39,9 +40,11 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 			held.Keys, held.Since = append(held.Keys, h.Key), append(held.Since, h.Since)
 		}
 		aside := notes.Aside{At: at, Partition: d.here, Recalls: n.Recalls}
+		named = nil
 		for _, k := range n.Aside {
 			records.SetAsideFrom(l.Position, &k.AsideKey, k.From.(feed.Position))
 			aside.Keys = append(aside.Keys, k.AsideKey)
+			named = append(named, k.Key)
 		}
 		skips := notes.Skips{Partition: d.here, Changes: n.Skips}
 		for name, text := range map[string]string{
@@ -58,7 +61,7 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 	if outage := notes.Outage(outage.Since); l.Properties[notes.OutageProperty] != outage {
 		records.SetProperty(l, notes.OutageProperty, outage)
 	}
-	return Mark{d.engine.Counts().Unsaved, d.marks, names}
+	return Mark{d.engine.Counts().Unsaved, d.marks, names, named}
 }
 
 // Written notes that a write of the lease is stored.
@@ -66,6 +69,9 @@ func (d *Dispatcher) Written(m Mark) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stored = max(d.stored, m.marks)
+	if d.asides = (asideNote{stored: m.aside}); d.asides.isOutdated(d) { // since the write was begun
+		notify(d.news)
+	}
 	d.engine.Tell(delivery.LeaseStored{Changes: m.changes, NamesNone: !m.names}, time.Now())
 	if m.changes > 0 {
 		d.saved = time.Now()
@@ -108,6 +114,9 @@ func (d *Dispatcher) Pass(next feed.Position, omitted int, atEnd bool) (counted 
 	d.engine.Tell(delivery.FeedPassed{Next: next, AtEnd: atEnd}, time.Now())
 	counted = atEnd && d.engine.Omit(omitted)
 	due := d.isDue()
+	if d.asides.isOutdated(d) {
+		notify(d.news)
+	}
 	d.mu.Unlock()
 	if due {
 		d.store(d.held.UntilDrained) // or the work ends

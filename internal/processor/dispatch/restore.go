@@ -38,6 +38,9 @@ func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending
 		n.First = 0
 	}
 	d.engine.Restore(n, time.Now())
+	for _, k := range n.Aside {
+		d.asides.stored = append(d.asides.stored, k.Key)
+	}
 	if d.phase == begun {
 		d.phase = open
 	}

@@ -40,6 +40,9 @@ func (i *Instance) Kill() {
 	i.stop()
 }
 
+// Leave ends an instance in order, as SIGTERM does: it hands its leases over. Leave does not wait.
+func (i *Instance) Leave() { i.stop() }
+
 // A Fleet is the instances of one unit that run in this process.
 type Fleet struct {
 	Source feed.Source

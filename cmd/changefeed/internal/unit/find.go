@@ -3,10 +3,13 @@ package unit
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/spelling"
 )
 
 // UnknownError means that no unit has the name.
@@ -44,8 +47,25 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 	}
 	if source == nil {
 		return nil, nil, UnknownError{usage.Missing{Err: usage.Error{Err: fmt.Errorf("--name is %s: there is no such unit in %s: want one that "+
-			"%s shows", name, leases.Address.Name(),
-			CommandsOf(leases.Address, name, nil).Complete("changefeed leases"))}}}
+			"%s shows%s", name, leases.Address.Name(),
+			CommandsOf(leases.Address, name, nil).Complete("changefeed leases"), similar(ctx, leases, among, name))}}}
 	}
 	return source, found, nil
+}
+
+// similar names the units that a misspelled name can mean. It is empty if there are none, or if they cannot be listed:
+// the error that it completes says enough.
+func similar(ctx context.Context, leases *place.Container, among []*place.Container, wrong string) string {
+	var names []string
+	for _, c := range among {
+		if all, err := Names(ctx, leases, c); err == nil {
+			names = append(names, all...)
+		}
+	}
+	slices.Sort(names)
+	near := spelling.Nearest(wrong, slices.Compact(names))
+	if len(near) == 0 {
+		return ""
+	}
+	return ", such as " + strings.Join(near, " or ")
 }
