@@ -28,7 +28,8 @@ func TestAGiftWhoseReceiverHasJustEndedDoesNotWaitForItsExpiry(t *testing.T) {
 		time.Sleep(time.Minute)
 		started <- w.run("b", &tally{}, changefeed.Options{})
 		w.until(time.Minute, "gift", func() bool { return stopped.Load() && w.owners()["b"] > 0 })
-		if took := w.until(5*time.Minute, "owner of all", func() bool { return w.owners()["a"] == 4 }); took > 20*time.Second {
+		took := w.until(5*time.Minute, "owner of all", func() bool { return w.owners()["a"] == 4 })
+		if took > 20*time.Second {
 			t.Errorf("the lease was without a worker for %v", took)
 		}
 		a.stop(t)

@@ -259,16 +259,16 @@ func TestLettersAreSteered(t *testing.T) {
 		}
 		expect("release", 0, "", 200, "nothing to do, because it is not held")
 		_, about := ask[Explanation](t, d, "/explain?unit=mailer&lease=-FF")
-		said := ""
+		var said strings.Builder
 		for _, a := range about.History {
-			said += fmt.Sprintf("%s, %d of %d %s, %s by %s\n", a.Action, a.Done, a.Count, a.Failed, a.Reason, a.By)
+			fmt.Fprintf(&said, "%s, %d of %d %s, %s by %s\n", a.Action, a.Done, a.Count, a.Failed, a.Reason, a.By)
 		}
 		const somebody = "by somebody at the dashboard of a process\n"
 		if want := "retry, 0 of 1 letter " + all.Letters[0].ID + ": the handler has failed again: " +
 			errBroken.Error() + ",  " + somebody + "drop, 1 of 1 , INC-7 " + somebody + "release, 1 of 1 ,  " +
 			somebody +
-			"release, 0 of 1 nothing to do,  " + somebody; said != want {
-			t.Errorf("the history of the lease is\n%swant\n%s", said, want)
+			"release, 0 of 1 nothing to do,  " + somebody; said.String() != want {
+			t.Errorf("the history of the lease is\n%swant\n%s", said.String(), want)
 		}
 		w.write("oslo", `{"id":"1","city":"oslo","n":2}`)
 		time.Sleep(time.Minute) // for it to be parked

@@ -14,7 +14,7 @@ const (
 	// how many splits led to a lease; only leases made by this processor have this property
 	GenerationProperty = "changefeed.generation"
 	PartsProperty      = "changefeed.parts" // the ranges of the children of a lease that is splitting
-	GivenProperty      = "changefeed.given" // of a lease that was handed over: its term then, until the next owner begins
+	GivenProperty      = "changefeed.given" // its term when a lease was handed over, until the next owner begins
 	DueProperty        = "changefeed.due"   // a [Due] of a lease that was made under the lock
 	MakerProperty      = "changefeed.maker" // who had the lock then: a name for that single time
 

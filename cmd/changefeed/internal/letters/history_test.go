@@ -23,14 +23,15 @@ func told(t *testing.T, source feed.Source, leases feed.LeaseStore) string {
 	}
 	var lines []string
 	for _, e := range all {
-		line := fmt.Sprintf("%s %s by %s for %s: %d of %d", e.Action, e.Key, e.By, e.Reason, e.Done, e.Count)
+		var line strings.Builder
+		line.WriteString(fmt.Sprintf("%s %s by %s for %s: %d of %d", e.Action, e.Key, e.By, e.Reason, e.Done, e.Count))
 		for _, c := range e.Changes {
-			line += " " + c.ID
+			line.WriteString(" " + c.ID)
 		}
 		if e.Failed != "" {
-			line += ", " + e.Failed
+			line.WriteString(", " + e.Failed)
 		}
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 	}
 	return strings.Join(lines, "; ")
 }
