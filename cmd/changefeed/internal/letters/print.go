@@ -103,6 +103,7 @@ const (
 // wholeLetter describes a letter in its stored form, which package deadletters writes.
 type wholeLetter struct {
 	ID          string           `json:"id" about:"of the letter"`
+	Version     int              `json:"version" about:"of this form; 1"`
 	Key         json.RawMessage  `json:"key" about:"partition key of the change"`
 	Disposition feed.Disposition `json:"disposition" about:"why the change was parked: see dlq list --help"`
 	Cause       string           `json:"cause,omitempty" about:"the last error"`
