@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,13 +18,14 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
 var (
 	folder  = flag.String("folder", "archive-data", "local store, in which the recipe also writes orders")
-	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
+	account = flag.String("account", "", "address of an account, instead of the folder; COSMOS_KEY has its key")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
 	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
 	target  = flag.String("to", "archive-files", "folder of the files; a container needs a folder of its own")
@@ -51,7 +53,8 @@ func main() {
 // open opens the containers of the account, or those of the folder, which the first run creates.
 func open(ctx context.Context, unit string) (orders feed.Source, leases feed.LeaseStore, store io.Closer) {
 	if *account != "" {
-		client := must(cosmos.Open(ctx, *account, cosmos.Key(os.Getenv("COSMOS_KEY")), cosmos.Options{}))
+		key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey) // of changefeed serve
+		client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
 		source := must(client.Container(ctx, "shop", "orders"))
 		records := must(client.Container(ctx, "shop", "leases"))
 		return source, must(cosmos.OpenLeases(ctx, records, unit, source, cosmos.LeaseOptions{})), io.NopCloser(nil)

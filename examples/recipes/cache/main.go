@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,13 +20,14 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
 var (
 	folder  = flag.String("folder", "cache-data", "local store, in which the recipe also writes products")
-	account = flag.String("account", "", "address of an account, instead of the folder; its key is in COSMOS_KEY")
+	account = flag.String("account", "", "address of an account, instead of the folder; COSMOS_KEY has its key")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
 	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
 	address = flag.String("redis", "127.0.0.1:6379", "address of Redis")
@@ -55,7 +57,8 @@ func main() {
 // open opens the containers of the account, or those of the folder, which the first run creates.
 func open(ctx context.Context) (products feed.Source, leases feed.LeaseStore, store io.Closer) {
 	if *account != "" {
-		client := must(cosmos.Open(ctx, *account, cosmos.Key(os.Getenv("COSMOS_KEY")), cosmos.Options{}))
+		key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey) // of changefeed serve
+		client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
 		find := func(id string) *cosmos.Container { return must(client.Container(ctx, "shop", id)) }
 		source := find("products")
 		leases = must(cosmos.OpenLeases(ctx, find("leases"), "cache", source, cosmos.LeaseOptions{}))

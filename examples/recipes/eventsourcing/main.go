@@ -45,7 +45,9 @@ func main() {
 	for range 2 {
 		writing.Go(func() { write(ctx, events) })
 	}
-	log.Printf("%s has ended: %v", *name, p.Run(ctx))
+	if err := p.Run(ctx); err != nil {
+		log.Printf("%s has ended: %v", *name, err)
+	}
 	stop()
 	writing.Wait()
 }

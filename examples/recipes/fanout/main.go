@@ -79,7 +79,11 @@ func main() {
 			Start: feed.FromBeginning(), OnFailure: policy, MaxItems: 100, RetryMax: 2 * time.Second,
 			Acquire: *expiration / 5, Renew: *expiration / 4, Expiration: *expiration,
 		}))
-		running.Go(func() { log.Printf("%s has ended: %v", unit, p.Run(ctx)) }) // an error ends this unit alone
+		running.Go(func() { // an error ends this unit alone
+			if err := p.Run(ctx); err != nil {
+				log.Printf("%s has ended: %v", unit, err)
+			}
+		})
 	}
 	write(ctx, orders)
 }
@@ -120,7 +124,7 @@ func write(ctx context.Context, orders *cosmos.Container) {
 	for n := time.Now().UnixMilli(); *every > 0 && ctx.Err() == nil; n++ {
 		city, mail := []string{"Oslo", "Rome", "Lima"}[n%3], []string{"", "ada@example.com"}[min(n%10, 1)]
 		body := fmt.Appendf(nil, `{"id":"%d","city":%q,"mail":%q}`, n, city, mail)
-		if _, err := orders.Commit(ctx, feed.Key(city), []feed.Write{{Body: body}}); err != nil {
+		if _, err := orders.Commit(ctx, feed.Key(city), []feed.Write{{Body: body}}); err != nil && ctx.Err() == nil {
 			log.Print(err)
 		}
 		time.Sleep(*every)

@@ -73,7 +73,11 @@ func main() {
 		o.Acquire, o.Renew, o.Expiration = *expiration/5, *expiration/4, *expiration
 		store := must(cosmos.OpenLeases(ctx, leases, unit, products, cosmos.LeaseOptions{}))
 		p := must(changefeed.New(products, store, target(unit), o))
-		running.Go(func() { log.Printf("%s has ended: %v", unit, p.Run(ctx)) })
+		running.Go(func() {
+			if err := p.Run(ctx); err != nil {
+				log.Printf("%s has ended: %v", unit, err)
+			}
+		})
 		for unit == "all" && ctx.Err() == nil && changefeed.CaughtUp(ctx, products, store) != nil {
 			time.Sleep(100 * time.Millisecond) // until the unit has leases: earlier writes are not for it
 		}
@@ -123,7 +127,7 @@ func write(ctx context.Context, products *cosmos.Container) {
 			{Body: []byte(body + `,"sold":true}`)},
 		}[n%4]
 		for _, w := range []feed.Write{{Body: []byte(body + "}")}, last} {
-			if _, err := products.Commit(ctx, feed.Key("a"), []feed.Write{w}); err != nil {
+			if _, err := products.Commit(ctx, feed.Key("a"), []feed.Write{w}); err != nil && ctx.Err() == nil {
 				log.Print(err)
 			}
 			time.Sleep(*every)
