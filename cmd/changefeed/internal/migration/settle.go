@@ -86,10 +86,7 @@ func (w *comparison) lookAgain(ctx context.Context, c *candidate, begun time.Tim
 	}
 	c.hasTarget = has.exists()
 	if c.hasTarget {
-		c.target = record{Key: c.at.key, ID: c.at.id, Print: fingerprint(has.body, w.mapper.remaining)}
-		if w.mapper.remaining {
-			c.target.Expires = unixOf(lifeOf(has))
-		}
+		c.target = w.recordIn(has, c.at.key, c.at.id)
 		w.addItemOf(c, has)
 	}
 	if err := w.lookAtSource(ctx, c); err != nil {
@@ -175,12 +172,16 @@ func (w *comparison) repair(ctx context.Context, all []*candidate) (open []*cand
 	}
 	return open, w.each(ctx, len(open), func(i int) error {
 		c := open[i]
-		if c.hasSource || !c.hasTarget {
+		if c.hasSource || !c.hasTarget || w.hidesOwners() {
 			return nil
 		}
 		return w.removeSurplus(ctx, c)
 	})
 }
+
+// hidesOwners reports whether documents that seem to be left over may belong to items on which the transform fails: it
+// alone knows what these become.
+func (w *comparison) hidesOwners() bool { return w.mapper.transform != nil && w.result.Uncopied > 0 }
 
 // removeSurplus deletes a document that no item of the source has, unless somebody writes it meanwhile.
 func (w *comparison) removeSurplus(ctx context.Context, c *candidate) error {
@@ -205,6 +206,7 @@ func (w *comparison) removeSurplus(ctx context.Context, c *candidate) error {
 func (w *comparison) noteCandidate(c *candidate) {
 	d := Difference{Key: string(c.at.key), ID: c.at.id}
 	b := c.both
+	wasCopied := len(b.source) > 0
 	if b.target = nil; c.hasTarget {
 		b.target = &c.target
 	}
@@ -221,8 +223,10 @@ func (w *comparison) noteCandidate(c *candidate) {
 	switch {
 	case c.conflict != nil:
 		d.What, d.Why = conflicting, c.conflict.Error()
-	case c.why != "":
+	case c.why != "" && !wasCopied && w.result.Uncopied > 0:
 		return // readSource has noted the item
+	case c.why != "":
+		d.What, d.Why = uncopied, c.why
 	case c.isSame():
 		return
 	case !c.hasTarget:
