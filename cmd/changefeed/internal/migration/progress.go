@@ -107,6 +107,10 @@ func (m *measure) open(ctx context.Context, names []string) error {
 		if err != nil {
 			return err
 		}
+		// the unit may be new
+		if err := m.r.claim(ctx, store, m.r.opened, name, m.r.leases); err != nil {
+			return err
+		}
 		m.stores = append(m.stores, store)
 	}
 	if counter, ok := m.source.(feed.Counter); ok {
