@@ -81,7 +81,7 @@ func (r *running) watch(ctx context.Context, names []string) (isCaughtUp bool) {
 		begun := time.Now()
 		if err := m.look(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Warn("the lag is unknown", "error", err)
-			m.now.Pending, m.now.Lag, m.steady = nil, nil, time.Time{}
+			m.forget()
 		}
 		if ctx.Err() != nil {
 			return false
@@ -93,6 +93,11 @@ func (r *running) watch(ctx context.Context, names []string) (isCaughtUp bool) {
 		_ = pause.For(ctx, max(every, 5*time.Since(begun))) // the loop looks at ctx
 	}
 	return false
+}
+
+// forget forgets figures that cannot be measured now.
+func (m *measure) forget() {
+	m.now.Pending, m.now.Share, m.now.Lag, m.steady = nil, nil, nil, time.Time{}
 }
 
 // open opens the lease stores of the units, and counts the source.
