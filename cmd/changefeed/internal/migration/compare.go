@@ -57,6 +57,7 @@ type comparison struct {
 	parts  []feed.Range // of the target
 	read   atomic.Int64
 	total  int64
+	hides  bool // the transform has failed on an item, when owners were looked for
 }
 
 // Run compares, and reports.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // program writes a shell script, and returns its path.
@@ -53,4 +54,34 @@ func TestATTLThatNeverEndsIsContent(t *testing.T) {
 	if found, err := w.compare(nil); err == nil || len(found) != 1 || found[0].What != different {
 		t.Errorf("compare finds %+v, %v", found, err)
 	}
+}
+
+// TestARepairFindsHiddenOwners: an item that was missing when the source was read, and is there again, keeps its
+// document, also if a transform hides whose it is.
+func TestARepairFindsHiddenOwners(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docstore.ContainerSpec{})
+	w.put("orders", order("1", "Oslo", "ada", 1))
+	w.put("copies", order("o-1", "Oslo", "ada", 1), order("o-2", "Oslo", "ada", 2))
+	w.pair.Transform = []string{program(t, `sed 's/"id":"/"id":"o-/'`)}
+	opened, err := w.pair.open(t.Context(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := w.pair.mapper(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &comparison{Compare: &Compare{Pair: w.pair, Repair: true}, copier: newCopier(opened, m, 4)}
+	all := []*candidate{
+		{at: spot{feed.Key("ada"), "o-1"}, both: &both{}, hasTarget: true},
+		{at: spot{feed.Key("ada"), "o-2"}, both: &both{}, hasTarget: true},
+	}
+	if _, err := again.repair(t.Context(), all); err != nil {
+		t.Error(err)
+	}
+	if err := opened.close(); err != nil {
+		t.Error(err)
+	}
+	w.expect(order("o-1", "Oslo", "ada", 1))
 }

@@ -27,6 +27,7 @@ type candidate struct {
 	conflict       *collision
 	why            string // the item cannot be copied
 	isSettled      bool
+	etag           string // of the target, before its owner was looked for in the whole source; empty if it was not
 }
 
 const (
@@ -170,6 +171,9 @@ func (w *comparison) repair(ctx context.Context, all []*candidate) (open []*cand
 	for _, c := range open {
 		c.isSettled, c.since, c.seen = false, time.Time{}, nil
 	}
+	if err := w.findOwners(ctx, open); err != nil {
+		return nil, err
+	}
 	return open, w.each(ctx, len(open), func(i int) error {
 		c := open[i]
 		if c.hasSource || !c.hasTarget || w.hidesOwners() {
@@ -179,17 +183,13 @@ func (w *comparison) repair(ctx context.Context, all []*candidate) (open []*cand
 	})
 }
 
-// hidesOwners reports whether documents that seem to be left over may belong to items on which the transform fails: it
-// alone knows what these become.
-func (w *comparison) hidesOwners() bool { return w.mapper.transform != nil && w.result.Uncopied > 0 }
-
 // removeSurplus deletes a document that no item of the source has, unless somebody writes it meanwhile.
 func (w *comparison) removeSurplus(ctx context.Context, c *candidate) error {
 	has, err := w.target.read(ctx, c.at.key, c.at.id, "", true)
 	if err != nil || !has.exists() {
 		return err
 	}
-	if err := w.lookAtSource(ctx, c); err != nil || c.hasSource {
+	if err := w.lookAtSource(ctx, c); err != nil || c.hasSource || c.etag != "" && c.etag != has.etag {
 		return err
 	}
 	err = w.target.commit(ctx, c.at.key, []feed.Write{{Op: feed.WriteDelete, ID: c.at.id, IfMatch: has.etag}})
