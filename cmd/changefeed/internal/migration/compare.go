@@ -57,6 +57,7 @@ type comparison struct {
 	parts  []feed.Range // of the target
 	read   atomic.Int64
 	total  int64
+	hides  bool // the transform has failed on an item, when owners were looked for
 }
 
 // Run compares, and reports.
@@ -163,16 +164,23 @@ func (w *comparison) readTarget(ctx context.Context, files *records) error {
 		for i := range changes {
 			ch := &changes[i]
 			d := document{ch.Body, ch.ETag, ch.Time}
-			r := record{Key: ch.PartitionKey, ID: ch.ID, Print: fingerprint(ch.Body, w.mapper.remaining)}
-			if w.mapper.remaining {
-				r.Expires = unixOf(lifeOf(d))
-			}
-			if err := files.add(r); err != nil {
+			if err := files.add(w.recordIn(d, ch.PartitionKey, ch.ID)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// recordIn returns the record of a document of the target. A ttl counts by its end, but one that ends nothing, as -1,
+// is content.
+func (w *comparison) recordIn(d document, key feed.PartitionKey, id string) record {
+	r := record{Key: key, ID: id}
+	if w.mapper.remaining {
+		r.Expires = unixOf(lifeOf(d))
+	}
+	r.Print = fingerprint(d.body, r.Expires != 0)
+	return r
 }
 
 // unixOf returns a time in seconds; 0 if there is none.
@@ -212,14 +220,10 @@ func (w *comparison) readSource(ctx context.Context, files *records) error {
 
 // recordOf returns the record of a document that an item becomes.
 func (w *comparison) recordOf(d wanted, key feed.PartitionKey, id string, lsn int64) record {
-	r := record{
-		Key: d.key, ID: d.id, Print: fingerprint(d.body, w.mapper.remaining), IsSource: true, ItemKey: key, Item: id,
-		LSN: lsn,
+	return record{
+		Key: d.key, ID: d.id, Print: fingerprint(d.body, !d.expires.IsZero()), Expires: unixOf(d.expires),
+		IsSource: true, ItemKey: key, Item: id, LSN: lsn,
 	}
-	if w.mapper.remaining {
-		r.Expires = unixOf(d.expires)
-	}
-	return r
 }
 
 // maxCandidates is how many places are looked at again together: looking takes as long as the patience, and memory.

@@ -109,6 +109,11 @@ func (c *copier) reconcile(ctx context.Context, subjects []*subject) error {
 func (c *copier) keep(subjects []*subject, old [][]spot, again []*subject) (_ []*subject, kept [][]spot) {
 	for i, s := range subjects {
 		if slices.Contains(again, s) {
+			for _, at := range s.spots {
+				if !slices.Contains(old[i], at) {
+					old[i] = append(old[i], at)
+				}
+			}
 			kept = append(kept, old[i])
 		}
 	}
@@ -224,9 +229,14 @@ func (c *copier) writeLooks(ctx context.Context, looks []*look) (again []*subjec
 		if l.err != nil {
 			return nil
 		}
+		known := len(l.subject.spots)
 		err := c.writeLook(ctx, l)
+		isOld := false
+		if err == nil && len(l.subject.spots) > known {
+			isOld, err = c.isOld(ctx, l)
+		}
 		switch {
-		case errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):
+		case isOld, errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):
 			mu.Lock()
 			defer mu.Unlock()
 			again = append(again, l.subject)
@@ -238,6 +248,19 @@ func (c *copier) writeLooks(ctx context.Context, looks []*look) (again []*subjec
 		return nil
 	})
 	return again, err
+}
+
+// isOld reports whether the source has another version than was created. No etag guards a create: the delete of the
+// version may have been handled after the target was read, when there was nothing to delete yet.
+func (c *copier) isOld(ctx context.Context, l *look) (bool, error) {
+	if c.source.retention == 0 { // no delete is followed
+		return false, nil
+	}
+	version, err := c.source.read(ctx, l.key, l.id, l.session, false)
+	if err != nil {
+		return false, fmt.Errorf("read %v in the source: %w", l.subject, err)
+	}
+	return version.etag != l.now.etag, nil
 }
 
 // isLasting reports whether an error stays the same if the write is repeated.
@@ -274,9 +297,13 @@ func (c *copier) writeLook(ctx context.Context, l *look) error {
 		if err := c.target.commit(ctx, at.key, []feed.Write{w}); err != nil {
 			return fmt.Errorf("write %v: %w", at, reasonOf(err))
 		}
-		if w.Op == feed.WriteDelete {
+		switch w.Op {
+		case feed.WriteDelete:
 			c.deleted.Add(1)
-		} else {
+		case feed.WriteCreate:
+			l.subject.spots = append(l.subject.spots, at)
+			c.written.Add(1)
+		default:
 			c.written.Add(1)
 		}
 	}

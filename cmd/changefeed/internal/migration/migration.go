@@ -69,6 +69,7 @@ type containers struct {
 	targets        *place.Opener
 	source, target *side
 	targetAt       place.Address
+	isPlanned      bool // the target does not exist yet
 }
 
 // open opens both containers. If the target is missing, make makes it; nil refuses that.

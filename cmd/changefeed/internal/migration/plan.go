@@ -49,7 +49,7 @@ func (c *Copy) describe(ctx context.Context, opened *containers) error {
 		p.Deletes = "soft"
 	}
 	if opened.target == nil {
-		p.Creates, p.TargetKeys = true, c.Create
+		p.Creates, p.TargetKeys, opened.isPlanned = true, c.Create, true
 		paths, err := pkey.ParsePaths(c.Create)
 		if err != nil {
 			return err
@@ -69,6 +69,9 @@ func (c *Copy) describe(ctx context.Context, opened *containers) error {
 		return err
 	}
 	p.Leases = leases.String()
+	if err := c.claimUnits(ctx, opened, leases); err != nil {
+		return err
+	}
 	if counter, ok := opened.source.sources.(feed.Counter); ok {
 		start := feed.Position{Start: feed.FromBeginning()}
 		all, err := counter.Pending(ctx, feed.FullRange(), start, feed.ReadOptions{})

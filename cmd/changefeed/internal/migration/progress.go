@@ -81,7 +81,7 @@ func (r *running) watch(ctx context.Context, names []string) (isCaughtUp bool) {
 		begun := time.Now()
 		if err := m.look(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Warn("the lag is unknown", "error", err)
-			m.now.Pending, m.now.Lag, m.steady = nil, nil, time.Time{}
+			m.forget()
 		}
 		if ctx.Err() != nil {
 			return false
@@ -95,6 +95,11 @@ func (r *running) watch(ctx context.Context, names []string) (isCaughtUp bool) {
 	return false
 }
 
+// forget forgets figures that cannot be measured now.
+func (m *measure) forget() {
+	m.now.Pending, m.now.Share, m.now.Lag, m.steady = nil, nil, nil, time.Time{}
+}
+
 // open opens the lease stores of the units, and counts the source.
 func (m *measure) open(ctx context.Context, names []string) error {
 	opener := m.r.opened.stores.Sharing(m.r.TargetAccount)
@@ -105,6 +110,10 @@ func (m *measure) open(ctx context.Context, names []string) error {
 	for _, name := range names {
 		store, err := unit.OpenStore(ctx, leases, name, m.r.source.Container)
 		if err != nil {
+			return err
+		}
+		// the unit may be new
+		if err := m.r.claim(ctx, store, m.r.opened, name, m.r.leases); err != nil {
 			return err
 		}
 		m.stores = append(m.stores, store)

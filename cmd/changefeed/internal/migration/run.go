@@ -102,6 +102,9 @@ func (c *Copy) Run(ctx context.Context) (err error) {
 	if r.leases, err = c.leaseAddress(opened); err != nil {
 		return err
 	}
+	if err := c.claimUnits(ctx, opened, r.leases); err != nil {
+		return err
+	}
 	if opened.seesDeletes() {
 		if r.documents, err = items.Open(ctx, opened.targets, opened.targetAt); err != nil {
 			return err
@@ -235,14 +238,10 @@ func (r *running) run(ctx context.Context) error {
 	ctx, r.end = context.WithCancel(ctx)
 	defer r.end()
 	var work sync.WaitGroup
-	names := []string{r.unitName(r.opened)}
-	if r.opened.seesDeletes() {
-		deletes := names[0] + deletesSuffix
-		if !r.begin(ctx, &work, deletes, true) {
-			work.Wait()
-			return r.failed
-		}
-		names = append(names, deletes)
+	names := r.unitNames(r.opened)
+	if len(names) > 1 && !r.begin(ctx, &work, names[1], true) {
+		work.Wait()
+		return r.failed
 	}
 	isCaughtUp := false
 	if r.begin(ctx, &work, names[0], false) {

@@ -27,6 +27,7 @@ type candidate struct {
 	conflict       *collision
 	why            string // the item cannot be copied
 	isSettled      bool
+	etag           string // of the target, before its owner was looked for in the whole source; empty if it was not
 }
 
 const (
@@ -86,10 +87,7 @@ func (w *comparison) lookAgain(ctx context.Context, c *candidate, begun time.Tim
 	}
 	c.hasTarget = has.exists()
 	if c.hasTarget {
-		c.target = record{Key: c.at.key, ID: c.at.id, Print: fingerprint(has.body, w.mapper.remaining)}
-		if w.mapper.remaining {
-			c.target.Expires = unixOf(lifeOf(has))
-		}
+		c.target = w.recordIn(has, c.at.key, c.at.id)
 		w.addItemOf(c, has)
 	}
 	if err := w.lookAtSource(ctx, c); err != nil {
@@ -173,9 +171,12 @@ func (w *comparison) repair(ctx context.Context, all []*candidate) (open []*cand
 	for _, c := range open {
 		c.isSettled, c.since, c.seen = false, time.Time{}, nil
 	}
+	if err := w.findOwners(ctx, open); err != nil {
+		return nil, err
+	}
 	return open, w.each(ctx, len(open), func(i int) error {
 		c := open[i]
-		if c.hasSource || !c.hasTarget {
+		if c.hasSource || !c.hasTarget || w.hidesOwners() {
 			return nil
 		}
 		return w.removeSurplus(ctx, c)
@@ -188,7 +189,7 @@ func (w *comparison) removeSurplus(ctx context.Context, c *candidate) error {
 	if err != nil || !has.exists() {
 		return err
 	}
-	if err := w.lookAtSource(ctx, c); err != nil || c.hasSource {
+	if err := w.lookAtSource(ctx, c); err != nil || c.hasSource || c.etag != "" && c.etag != has.etag {
 		return err
 	}
 	err = w.target.commit(ctx, c.at.key, []feed.Write{{Op: feed.WriteDelete, ID: c.at.id, IfMatch: has.etag}})
@@ -205,6 +206,7 @@ func (w *comparison) removeSurplus(ctx context.Context, c *candidate) error {
 func (w *comparison) noteCandidate(c *candidate) {
 	d := Difference{Key: string(c.at.key), ID: c.at.id}
 	b := c.both
+	wasCopied := len(b.source) > 0
 	if b.target = nil; c.hasTarget {
 		b.target = &c.target
 	}
@@ -221,8 +223,10 @@ func (w *comparison) noteCandidate(c *candidate) {
 	switch {
 	case c.conflict != nil:
 		d.What, d.Why = conflicting, c.conflict.Error()
-	case c.why != "":
+	case c.why != "" && !wasCopied && w.result.Uncopied > 0:
 		return // readSource has noted the item
+	case c.why != "":
+		d.What, d.Why = uncopied, c.why
 	case c.isSame():
 		return
 	case !c.hasTarget:
