@@ -2,6 +2,7 @@ package changefeed_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,4 +54,43 @@ func TestAnIdleLeaseForgetsAKeyThatHasCaughtUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A key that has caught up leaves the note of its lease also while another key is still read again, however long the
+// handler takes for that one.
+func TestAKeyThatHasCaughtUpDoesNotWaitForAnother(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var blocked atomic.Bool
+		release := make(chan struct{})
+		y := &tally{before: func(_ context.Context, b *feed.Batch) error {
+			if blocked.Load() && b.Changes[0].PartitionKey == feed.Key("rome") {
+				<-release
+			}
+			return nil
+		}}
+		p := w.run("a", y, changefeed.Options{
+			Start: feed.FromBeginning(), Concurrency: 4, Renew: 10 * time.Minute, Expiration: time.Hour,
+			HandlerTimeout: time.Hour, CheckpointItems: 7,
+		})
+		w.put("oslo", "one", 1)
+		w.put("rome", "two", 2)
+		w.fill(5)
+		time.Sleep(time.Minute)
+		note := func() string { return w.records(feed.KindLease)[0].Properties[notes.AsideProperty] }
+		blocked.Store(true)
+		w.resetKey("rome", feed.FromBeginning())
+		w.resetKey("oslo", feed.FromBeginning())
+		w.until(time.Minute, "oslo is handled again", func() bool { return len(y.lsns("oslo")) == 2 })
+		time.Sleep(3 * time.Second)
+		if said := note(); strings.Contains(said, "oslo") || !strings.Contains(said, "rome") {
+			t.Errorf("after 3 s the lease says %s, want rome and not oslo", said)
+		}
+		close(release)
+		w.until(time.Minute, "rome is handled again", func() bool { return len(y.lsns("rome")) == 2 })
+		time.Sleep(3 * time.Second)
+		if said := note(); said != "" {
+			t.Errorf("at the end the lease still says %s", said)
+		}
+		p.stop(t)
+	})
 }

@@ -15,6 +15,15 @@ func TestWhatIsDoneWithLettersIsOfTheLeaseOfTheirKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	joined, err := feed.ParseRange("-3F")
+	if err != nil || !joined.Holds(epk) {
+		t.Fatalf("%s, %v: want a range with the key", joined, err)
+	}
+	if _, err := leases.Create(t.Context(), feed.Record{ // has become a part of another lease, and is listed before it
+		Kind: feed.KindLease, Token: "-3F", Range: joined, Version: 1, State: feed.StateRetired,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	of, other := "-7F", "7F-FF"
 	for _, token := range []string{of, other} {
 		r, err := feed.ParseRange(token)
@@ -45,6 +54,10 @@ func TestWhatIsDoneWithLettersIsOfTheLeaseOfTheirKey(t *testing.T) {
 		}
 	}
 	unit := Open(orders, leases, Options{})
+	entries, err := unit.History(t.Context())
+	if err != nil || len(entries) != 2 || entries[0].Range.String() != of || entries[1].Range != feed.FullRange() {
+		t.Errorf("the ranges of %+v, %v: want %s and all", entries, err, of)
+	}
 	for token, want := range map[string][]Action{of: {ActionRetry, ActionDrop}, other: {ActionDrop}} {
 		told, err := unit.Explain(t.Context(), token)
 		if err != nil {

@@ -159,8 +159,22 @@ func TestListedBreaksPass(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(dir, "q", "q.go"), "package q\n\nfunc F() {}\n")
 	writeFile(t, list, "")
-	if err := record(dir); err == nil || !strings.Contains(err.Error(), "p: incompatible: func Open") {
+	err = record(dir)
+	if err == nil || !strings.Contains(err.Error(), "p: incompatible: func Open") {
 		t.Errorf("a package that is gone: %v", err)
+	}
+	var gone strings.Builder
+	gone.WriteString("# Nobody has used it.\n")
+	for _, line := range lines(string(text)) {
+		gone.WriteString("p: " + line + "\n")
+	}
+	writeFile(t, list, gone.String())
+	if err := record(dir); err != nil {
+		t.Errorf("a listed package that is gone: %v", err)
+	}
+	writeFile(t, list, "") // as after a release
+	if err := record(dir); err != nil {
+		t.Errorf("after the release: %v", err)
 	}
 }
 

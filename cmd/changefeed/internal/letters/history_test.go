@@ -85,30 +85,7 @@ func TestADropIsInTheHistory(t *testing.T) {
 		{"others", "others", `drop ["London"] by ada for : 1 of 1 order-12.0`},
 	} {
 		at, _ := stored(t)
-		db, err := docstore.Open(at.Address.Dir, docstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		orders, err := db.Container("orders")
-		if err != nil {
-			t.Fatal(err)
-		}
-		open := func(c *docstore.Container) *docstore.Leases {
-			t.Helper()
-			leases, err := docstore.NewLeases(t.Context(), c, "mailer", orders)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return leases
-		}
-		if _, err := open(create(t, db, tt.leases, "/id")).Create(t.Context(), feed.Record{
-			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1,
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		withLeases(t, at, tt.leases, beginUnit(t))
 		opener := place.NewOpener(place.Settings{})
 		q := Query{
 			Name: "mailer", Source: "docstore:" + at.Address.Dir + "#orders", IDs: []string{"12.0"},
@@ -121,23 +98,68 @@ func TestADropIsInTheHistory(t *testing.T) {
 		if n != 1 || errors.Join(err, opener.Close()) != nil {
 			t.Errorf("%+v: dropped %d, %v", tt, n, err)
 		}
-		if db, err = docstore.Open(at.Address.Dir, docstore.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		c, err := db.Container(tt.leases)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if orders, err = db.Container("orders"); err != nil {
-			t.Fatal(err)
-		}
-		if got := told(t, orders, open(c)); got != tt.want {
-			t.Errorf("%+v: the history is %q, want %q", tt, got, tt.want)
-		}
-		if err := db.Close(); err != nil {
+		withLeases(t, at, tt.leases, func(orders feed.Source, leases feed.LeaseStore) {
+			if got := told(t, orders, leases); got != tt.want {
+				t.Errorf("%+v: the history is %q, want %q", tt, got, tt.want)
+			}
+		})
+	}
+}
+
+// withLeases opens the leases of the unit of letters, in a container of the same store.
+func withLeases(t *testing.T, at Place, name string, f func(orders feed.Source, leases feed.LeaseStore)) {
+	t.Helper()
+	db, err := docstore.Open(at.Address.Dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := db.Container(name)
+	if errors.Is(err, feed.ErrNotFound) {
+		c, err = create(t, db, name, "/id"), nil
+	}
+	orders, missing := db.Container("orders")
+	if err := errors.Join(err, missing); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := docstore.NewLeases(t.Context(), c, "mailer", orders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(orders, leases)
+}
+
+// beginUnit returns a function that makes the lease of a unit.
+func beginUnit(t *testing.T) func(feed.Source, feed.LeaseStore) {
+	return func(_ feed.Source, leases feed.LeaseStore) {
+		if _, err := leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A drop that fails half-way is a line with the letters that were removed, and with the reason.
+func TestADropThatFailsIsInTheHistory(t *testing.T) {
+	at, _ := stored(t)
+	withLeases(t, at, "leases", beginUnit(t))
+	opener := place.NewOpener(place.Settings{})
+	q := Query{Name: "mailer", Source: "docstore:" + at.Address.Dir + "#orders", By: admin.Options{By: "ada"}}
+	doomed := []feed.DeadLetter{
+		letter("12.0", "London", 12, feed.DispositionFailed), letter("13.0", "Paris", 13, feed.DispositionFailed),
+		letter("14.0", "Paris", 14, feed.DispositionFailed),
+	}
+	err := q.recordDrop(opener, at)(t.Context(), doomed, 1, errors.New("no more"))
+	if err := errors.Join(err, opener.Close()); err != nil {
+		t.Error(err)
+	}
+	const want = "drop  by ada for : 1 of 3 order-12.0 order-13.0 order-14.0, no more"
+	withLeases(t, at, "leases", func(orders feed.Source, leases feed.LeaseStore) {
+		if got := told(t, orders, leases); got != want {
+			t.Errorf("the history is %q, want %q", got, want)
+		}
+	})
 }
 
 // A drop that cannot be recorded where a flag says has dropped its letters, and says what is missing.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -111,6 +112,45 @@ func TestADashboardIsServedUntilItIsClosed(t *testing.T) {
 	if got := get("", "a long secret key"); got != 0 {
 		t.Errorf("after the end: %d", got)
 	}
+}
+
+// A process of several units is ready once all of them have begun, and stays so when one has ended.
+func TestAProcessIsReadyOnceAllItsUnitsHaveBegun(t *testing.T) {
+	u, err := Open(t.Context(), options("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close(t.Context())
+	u.Expect(2)
+	ready := func(want int, waiting string) {
+		t.Helper()
+		response, err := http.Get(u.URL() + "readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != want || !strings.Contains(string(text), waiting) {
+			t.Errorf("%d %s, %v: want %d and %s", response.StatusCode, text, err, want, waiting)
+		}
+	}
+	ready(http.StatusServiceUnavailable, "0 of 2 units have begun")
+	orders, leases := containers(t)
+	for begun, name := range []string{"mailer", "indexer"} {
+		unit, err := u.Unit(name, "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hide, err := unit.Show(t.Context(), Parts{Source: orders, Leases: leases})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if begun == 0 {
+			ready(http.StatusServiceUnavailable, "1 of 2 units have begun")
+		}
+		hide()
+	}
+	ready(http.StatusOK, `"waiting":null`)
 }
 
 // lists is a lease store that counts how often it is listed.
