@@ -101,6 +101,7 @@ var (
 var forTests = []string{
 	"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/internal/netbatch",
 	"cmd/changefeed/internal/bench/virtual", "internal/proof/lives", "outbox/outboxtest",
+	"examples/recipes/internal/fleettest",
 }
 
 // knownFiles are the files that belong in the repository. A new kind of file needs a line.

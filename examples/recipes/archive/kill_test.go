@@ -17,6 +17,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -102,11 +103,11 @@ func (w *truth) check(folder, format string) error {
 	return fmt.Errorf("%d different changes in the %s files, and %d happened", len(got), format, len(w.changes))
 }
 
-func TestMain(m *testing.M) { runAs(m, main) }
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
 	folder := t.TempDir()
-	server := startAccount(t, docstore.ContainerSpec{
+	server := fleettest.StartAccount(t, docstore.ContainerSpec{
 		ID: "orders", Paths: []string{"/id"}, Ranges: 3, Retention: time.Hour,
 	})
 	orders, err := server.DB.Container("shop/orders")
@@ -114,25 +115,25 @@ func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: orders, changes: map[string]int{}}
-	parquet := against(server, folder, "-wait", "100ms")
-	ndjson := against(server, folder, "-wait", "100ms", "-ndjson")
-	parquet.begin(t)
-	ndjson.begin(t)
-	ndjson.start(t)
-	parquet.killMany(t, kills, w.write, func(kill int) {
+	parquet := fleettest.Against(server, folder, "-wait", "100ms")
+	ndjson := fleettest.Against(server, folder, "-wait", "100ms", "-ndjson")
+	begin(t, parquet)
+	begin(t, ndjson)
+	ndjson.Start(t)
+	parquet.KillMany(t, kills, w.write, func(kill int) {
 		switch {
 		case kill == kills/3:
-			parquet.freeze(t)
+			parquet.Freeze(t)
 		case kill == kills/2:
-			split(t, orders)
+			fleettest.Split(t, orders)
 		case kill%3 == 0:
-			ndjson.killOne(t)
+			killOne(t, ndjson)
 		}
 	})
-	parquet.eventually(t, func() error { return w.check(folder, "parquet") })
-	ndjson.eventually(t, func() error { return w.check(folder, "ndjson") })
-	parquet.stop(t)
-	ndjson.stop(t)
+	parquet.Eventually(t, func() error { return w.check(folder, "parquet") })
+	ndjson.Eventually(t, func() error { return w.check(folder, "ndjson") })
+	parquet.Stop(t)
+	ndjson.Stop(t)
 	for _, format := range []string{"parquet", "ndjson"} {
 		if err := w.check(folder, format); err != nil {
 			t.Error("after the stop:", err)
@@ -179,7 +180,7 @@ func (w *truth) query(t *testing.T, folder string) {
 func TestItRunsOnALocalStore(t *testing.T) {
 	folder := t.TempDir()
 	for format, args := range map[string][]string{"parquet": {"-wait", "0s"}, "ndjson": {"-wait", "0s", "-ndjson"}} {
-		said := runLocally(t, folder, args...)
+		said := fleettest.RunLocally(t, folder, args...)
 		got, err := read(folder, format)
 		if !strings.Contains(said, "changes in date=") || err != nil || len(got) == 0 {
 			t.Errorf("%d changes, %v: %s", len(got), err, said)
@@ -188,11 +189,11 @@ func TestItRunsOnALocalStore(t *testing.T) {
 }
 
 // begin starts a process of a new unit, and waits until the unit has begun: later changes are not missed.
-func (f *fleet) begin(t *testing.T) {
+func begin(t *testing.T, f *fleettest.Fleet) {
 	t.Helper()
-	f.start(t)
-	f.eventually(t, func() error {
-		if text := f.running[0].String(); !strings.Contains(text, "the unit is new") {
+	f.Start(t)
+	f.Eventually(t, func() error {
+		if text := f.Running[0].String(); !strings.Contains(text, "the unit is new") {
 			return fmt.Errorf("the unit has not begun: %q", text)
 		}
 		return nil
@@ -200,7 +201,7 @@ func (f *fleet) begin(t *testing.T) {
 }
 
 // killOne kills one of the processes, and starts another one.
-func (f *fleet) killOne(t *testing.T) {
+func killOne(t *testing.T, f *fleettest.Fleet) {
 	t.Helper()
-	f.kill(t, f.running[rand.IntN(len(f.running))])
+	f.Kill(t, f.Running[rand.IntN(len(f.Running))])
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -147,10 +148,10 @@ func watch(ctx context.Context, client *redis.Client) error {
 	return nil
 }
 
-func TestMain(m *testing.M) { runAs(m, main) }
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
-	server := startAccount(t, docstore.ContainerSpec{
+	server := fleettest.StartAccount(t, docstore.ContainerSpec{
 		ID: "products", Paths: []string{"/id"}, Ranges: 4, DefaultTTL: new(-1), Retention: time.Hour,
 	})
 	products, err := server.DB.Container("shop/products")
@@ -166,26 +167,26 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	address := startRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
-	all := against(server, t.TempDir(), "-redis", address)
+	all := fleettest.Against(server, t.TempDir(), "-redis", address)
 	ctx, stop := context.WithCancel(t.Context())
 	var back error
 	var watching sync.WaitGroup
 	watching.Go(func() { back = watch(ctx, client) })
-	all.killMany(t, kills, w.write, func(kill int) {
+	all.KillMany(t, kills, w.write, func(kill int) {
 		switch kill {
 		case kills / 3:
-			all.freeze(t)
+			all.Freeze(t)
 		case kills / 2:
-			split(t, products)
+			fleettest.Split(t, products)
 		}
 	})
-	all.eventually(t, func() error { return w.check(t.Context(), client) })
+	all.Eventually(t, func() error { return w.check(t.Context(), client) })
 	stop()
 	watching.Wait()
 	if back != nil {
 		t.Error(back)
 	}
-	all.stop(t)
+	all.Stop(t)
 	if err := w.check(t.Context(), client); err != nil {
 		t.Error("after the stop:", err)
 	}
@@ -193,7 +194,7 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 }
 
 func TestItRunsOnALocalStore(t *testing.T) {
-	if said := runLocally(t, t.TempDir(), "-redis", startRedis(t)); !strings.Contains(said, "changes of") {
+	if said := fleettest.RunLocally(t, t.TempDir(), "-redis", startRedis(t)); !strings.Contains(said, "changes of") {
 		t.Error(said)
 	}
 }
@@ -218,7 +219,7 @@ func TestAnOlderVersionReplacesNothing(t *testing.T) {
 		{[]feed.Change{version(8, feed.OpReplace, `{"n":9}`)}, ""},
 		{[]feed.Change{version(10, feed.OpCreate, `{"n":10}`)}, `{"n":10}`},
 	} {
-		eventually(t, func() error { return c.handle(t.Context(), &feed.Batch{Changes: step.changes}) })
+		fleettest.Eventually(t, func() error { return c.handle(t.Context(), &feed.Batch{Changes: step.changes}) })
 		got, err := client.Get(t.Context(), `product:{["7"]/7}`).Result()
 		if got != step.want || err != nil && step.want != "" {
 			t.Errorf("after LSN %d: %q, %v; should be %q", step.changes[0].LSN, got, err, step.want)

@@ -13,8 +13,13 @@ import (
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
+
+const kills = 20
+
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 // bank is an account with streams and views.
 type bank struct {
@@ -44,7 +49,7 @@ func newBank(t *testing.T) *bank {
 func (b *bank) unit(name string) *docstore.Leases {
 	b.Helper()
 	var container *docstore.Container
-	until(b.T, "leases", func() (isThere bool) {
+	fleettest.Until(b.T, "leases", func() (isThere bool) {
 		var err error
 		container, err = b.DB.Container("bank/leases")
 		return err == nil
@@ -118,7 +123,7 @@ func (b *bank) check(projection string) (events int) {
 // no stream has a hole, and each view is the sum of the events.
 func TestTheViewsAreTheSumsOfTheEvents(t *testing.T) {
 	b := newBank(t)
-	f := newFleet(t, "-account", b.URL, "-every", "50ms", "-expiration", "2s")
+	f := fleettest.StartPair(t, 800, "-account", b.URL, "-every", "50ms", "-expiration", "2s")
 	ctx, stop := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	conflicts := 0
@@ -138,7 +143,7 @@ func TestTheViewsAreTheSumsOfTheEvents(t *testing.T) {
 		}
 	})
 	for i := range kills {
-		f.kill()
+		f.Kill()
 		if i%8 == 7 {
 			b.spoil()
 			b.reset()
@@ -146,17 +151,17 @@ func TestTheViewsAreTheSumsOfTheEvents(t *testing.T) {
 	}
 	stop()
 	writing.Wait()
-	f.stop()
-	f.args = append(f.args, "-every", "0")
-	f.start()
+	f.Stop()
+	f.Args = append(f.Args, "-every", "0")
+	f.Start()
 	b.handled("balances")
 	events := b.check("balances")
-	f.stop()
-	f.args = append(f.args, "-projection", "copies") // a second projection beside the first
-	f.start()
+	f.Stop()
+	f.Args = append(f.Args, "-projection", "copies") // a second projection beside the first
+	f.Start()
 	b.handled("copies")
 	b.check("copies")
-	f.stop()
+	f.Stop()
 	t.Logf("%d events, %d conflicts of the writer", events, conflicts)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -64,10 +65,10 @@ func stored(ctx context.Context, board *docstore.Container) (map[string]int, err
 	return sum, nil
 }
 
-func TestMain(m *testing.M) { runAs(m, main) }
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
-	server := startAccount(t, docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}, Ranges: 4},
+	server := fleettest.StartAccount(t, docstore.ContainerSpec{ID: "games", Paths: []string{"/player"}, Ranges: 4},
 		docstore.ContainerSpec{ID: "board", Paths: []string{"/player"}})
 	games, err := server.DB.Container("shop/games")
 	if err != nil {
@@ -78,24 +79,24 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: games, games: map[string]game{}}
-	all := against(server, t.TempDir())
-	all.killMany(t, kills, w.write, func(kill int) {
+	all := fleettest.Against(server, t.TempDir())
+	all.KillMany(t, kills, w.write, func(kill int) {
 		switch kill {
 		case kills / 3:
-			all.freeze(t)
+			all.Freeze(t)
 		case kills / 2:
-			split(t, games)
+			fleettest.Split(t, games)
 		}
 	})
 	want := w.totals()
-	all.eventually(t, func() error {
+	all.Eventually(t, func() error {
 		got, err := stored(t.Context(), board)
 		if err == nil && !maps.Equal(got, want) {
 			err = fmt.Errorf("totals are %v, and should be %v", got, want)
 		}
 		return err
 	})
-	all.stop(t)
+	all.Stop(t)
 	if got, err := stored(t.Context(), board); err != nil || !maps.Equal(got, want) {
 		t.Errorf("after the stop totals are %v, %v, and should be %v", got, err, want)
 	}
@@ -103,7 +104,7 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 }
 
 func TestItRunsOnALocalStore(t *testing.T) {
-	if said := runLocally(t, t.TempDir()); !strings.Contains(said, " 1. ") {
+	if said := fleettest.RunLocally(t, t.TempDir()); !strings.Contains(said, " 1. ") {
 		t.Error(said)
 	}
 }

@@ -17,8 +17,13 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
+
+const kills = 20
+
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 // shop is an account with orders and leases.
 type shop struct {
@@ -170,7 +175,7 @@ func (s *shop) dotnet(unit string) map[string]int {
 func (s *shop) goes(unit string, kills, from int) (handled map[string]int, next int) {
 	s.Helper()
 	dir := s.TempDir()
-	f := newFleet(s.T, "-account", s.URL, "-data", dir, "-name", unit, "-expiration", "2s")
+	f := fleettest.StartPair(s.T, 400, "-account", s.URL, "-data", dir, "-name", unit, "-expiration", "2s")
 	ctx, stop := context.WithCancel(s.Context())
 	written := make(chan int)
 	go func() {
@@ -182,12 +187,12 @@ func (s *shop) goes(unit string, kills, from int) (handled map[string]int, next 
 		written <- n
 	}()
 	for range kills {
-		f.kill()
+		f.Kill()
 	}
 	stop()
 	next = <-written
 	s.caughtUp(unit)
-	f.stop()
+	f.Stop()
 	text, err := os.ReadFile(filepath.Join(dir, "handled.txt"))
 	if err != nil {
 		s.Fatal(err)
@@ -274,13 +279,13 @@ func TestAUnitOfJavaGoesToGo(t *testing.T) {
 	if after := s.documents("java"); after != before || before == "" {
 		t.Errorf("Java's leases are\n%s\nand were\n%s", after, before)
 	}
-	f := newFleet(t, "-account", s.URL, "-data", t.TempDir(), "-name", "java", "-expiration", "2s")
-	for i, cmd := range f.running {
-		if err := cmd.Wait(); err == nil || !strings.Contains(f.said[i].String(), "Java") {
-			t.Errorf("the program with the name of Java's unit: %v\n%s", err, f.said[i])
+	f := fleettest.StartPair(t, 400, "-account", s.URL, "-data", t.TempDir(), "-name", "java", "-expiration", "2s")
+	for i, cmd := range f.Running {
+		if err := cmd.Wait(); err == nil || !strings.Contains(f.Said[i].String(), "Java") {
+			t.Errorf("the program with the name of Java's unit: %v\n%s", err, f.Said[i])
 		}
 	}
-	f.running = nil
+	f.Running = nil
 }
 
 // documents returns the lease documents of a unit.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -111,11 +112,11 @@ func (w *truth) check(ctx context.Context, folder, index string) error {
 	return fmt.Errorf("%d items, and %d should be", len(got), len(w.texts))
 }
 
-func TestMain(m *testing.M) { runAs(m, main) }
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	folder := t.TempDir()
-	server := startAccount(t, docstore.ContainerSpec{
+	server := fleettest.StartAccount(t, docstore.ContainerSpec{
 		ID: "products", Paths: []string{"/id"}, Ranges: 4, Retention: time.Hour,
 	})
 	products, err := server.DB.Container("shop/products")
@@ -135,33 +136,34 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	var wrong error
 	var watching sync.WaitGroup
 	watching.Go(func() { wrong = watch(ctx, folder) })
-	all := against(server, folder)
-	v2 := against(server, folder, "-index", "v2")
-	all.killMany(t, kills, w.write, func(kill int) {
+	all := fleettest.Against(server, folder)
+	v2 := fleettest.Against(server, folder, "-index", "v2")
+	all.KillMany(t, kills, w.write, func(kill int) {
 		switch {
 		case kill == 2:
-			all.freeze(t)
+			all.Freeze(t)
 		case kill == kills/3: // v1 must be live before, because the last new index wins
-			all.eventually(t, func() error { _, err := os.Stat(filepath.Join(folder, "live")); return err })
-			v2.start(t)
+			all.Eventually(t, func() error { _, err := os.Stat(filepath.Join(folder, "live")); return err })
+			v2.Start(t)
 		case kill == kills/2:
-			split(t, products)
+			fleettest.Split(t, products)
 		case kill > kills/3 && kill%2 == 0: // a building process dies too
-			v2.killOne(t)
+			killOne(t, v2)
 		}
 	})
-	v2.eventually(t, func() error { return w.check(t.Context(), folder, "v2") })
+	v2.Eventually(t, func() error { return w.check(t.Context(), folder, "v2") })
 	stop()
 	watching.Wait()
 	if wrong != nil {
 		t.Error(wrong)
 	}
-	all.stop(t)
-	v2.stop(t)
+	all.Stop(t)
+	v2.Stop(t)
 	if err := w.check(t.Context(), folder, "v2"); err != nil {
 		t.Error("after the stop:", err)
 	}
-	if out, err := recipe(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "0 lamp") {
+	out, err := fleettest.Recipe(t, folder, "lamp").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "0 lamp") {
 		t.Errorf("the command found %s, %v", out, err)
 	}
 	t.Logf("%d writes, %d kills", w.writes, kills)
@@ -169,10 +171,11 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 
 func TestItRunsOnALocalStore(t *testing.T) {
 	folder := t.TempDir()
-	if said := runLocally(t, folder); !strings.Contains(said, "changes indexed") {
+	if said := fleettest.RunLocally(t, folder); !strings.Contains(said, "changes indexed") {
 		t.Error(said)
 	}
-	if out, err := recipe(t, folder, "lamp").CombinedOutput(); err != nil || !strings.Contains(string(out), "lamp") {
+	out, err := fleettest.Recipe(t, folder, "lamp").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "lamp") {
 		t.Errorf("found %s, %v", out, err)
 	}
 }
@@ -212,7 +215,7 @@ func TestAnOlderVersionReplacesNothing(t *testing.T) {
 }
 
 // killOne kills one of the processes, and starts another one.
-func (f *fleet) killOne(t *testing.T) {
+func killOne(t *testing.T, f *fleettest.Fleet) {
 	t.Helper()
-	f.kill(t, f.running[rand.IntN(len(f.running))])
+	f.Kill(t, f.Running[rand.IntN(len(f.Running))])
 }

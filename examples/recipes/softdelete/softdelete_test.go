@@ -15,8 +15,13 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
+
+const kills = 20
+
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 // shop is an account with products.
 type shop struct {
@@ -100,7 +105,7 @@ func (s *shop) has(dir, unit string, n int) string {
 // that are left; the unit of latest versions has those without a marker, and misses deletes and expiries.
 func TestTheTargetsHaveWhatIsLeft(t *testing.T) {
 	s, dir := newShop(t), t.TempDir()
-	f := newFleet(t, "-account", s.URL, "-data", dir, "-every", "0", "-expiration", "2s")
+	f := fleettest.StartPair(t, 1500, "-account", s.URL, "-data", dir, "-every", "0", "-expiration", "2s")
 	s.handled("soft", "all")
 	ctx, stop := context.WithCancel(t.Context())
 	written := make(chan int)
@@ -116,13 +121,13 @@ func TestTheTargetsHaveWhatIsLeft(t *testing.T) {
 		written <- n
 	}()
 	for range kills {
-		f.kill()
+		f.Kill()
 	}
 	stop()
 	n := <-written
-	until(t, "expired", func() bool { return s.products.Count() == int64(n-2*((n-40)/4)-max(0, (n-40)%4-1)) })
+	fleettest.Until(t, "expired", func() bool { return s.products.Count() == int64(n-2*((n-40)/4)-max(0, (n-40)%4-1)) })
 	s.handled("soft", "all")
-	f.stop()
+	f.Stop()
 	missed := 0
 	for i := range n {
 		stored, err := s.products.Item(t.Context(), shelf(i), fmt.Sprint(i))
@@ -167,20 +172,20 @@ func version(body string) string {
 // deletes. All versions and deletes have each delete.
 func TestAMarkerMustOutliveAnOutage(t *testing.T) {
 	s, dir := newShop(t), t.TempDir()
-	f := newFleet(t, "-account", s.URL, "-data", dir, "-every", "0", "-expiration", "2s")
+	f := fleettest.StartPair(t, 1500, "-account", s.URL, "-data", dir, "-every", "0", "-expiration", "2s")
 	s.handled("soft", "all")
 	s.put(1, 1, "")
 	s.put(2, 1, "")
 	s.put(3, 1, "")
 	s.handled("soft", "all")
 	s.drop(3)
-	f.stop()
+	f.Stop()
 	s.put(1, 2, `,"deleted":true,"ttl":1`)
 	s.put(2, 2, `,"deleted":true,"ttl":3600`)
-	until(t, "expired", func() bool { return s.products.Count() == 1 })
-	f.start()
+	fleettest.Until(t, "expired", func() bool { return s.products.Count() == 1 })
+	f.Start()
 	s.handled("soft", "all")
-	f.stop()
+	f.Stop()
 	for unit, want := range map[string][3]bool{"soft": {true, false, true}, "all": {}} {
 		got := [3]bool{s.has(dir, unit, 1) != "", s.has(dir, unit, 2) != "", s.has(dir, unit, 3) != ""}
 		if got != want {

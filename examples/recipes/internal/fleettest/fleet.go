@@ -1,4 +1,6 @@
-package main
+// Package fleettest runs a recipe as processes of its own, and kills them at random moments. The processes are the test
+// binary, so the recipe need not be linked again.
+package fleettest
 
 import (
 	"context"
@@ -16,8 +18,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// startAccount starts an account with the database shop, the containers, and the lease container "leases".
-func startAccount(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Server {
+// StartAccount starts an account with the database shop, the containers, and the lease container "leases".
+func StartAccount(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Server {
 	t.Helper()
 	server := cosmostest.NewTestServer(t)
 	if _, err := server.DB.CreateDatabase(t.Context(), "shop", nil); err != nil {
@@ -34,9 +36,9 @@ func startAccount(t *testing.T, specs ...docstore.ContainerSpec) *cosmostest.Ser
 
 const asRecipe = "KILLTEST_RUN_AS_RECIPE"
 
-// runAs runs the tests of a recipe or, in the processes of a fleet, the main function of the recipe. So the recipe need
-// not be linked again.
-func runAs(m *testing.M, program func()) {
+// RunAs runs the tests of a recipe or, in the processes of a [Fleet] or [Pair], the main function of the recipe. So the
+// recipe need not be linked again.
+func RunAs(m *testing.M, program func()) {
 	if os.Getenv(asRecipe) != "" {
 		program()
 		return
@@ -44,20 +46,20 @@ func runAs(m *testing.M, program func()) {
 	m.Run()
 }
 
-// fleet is a set of running processes of the recipe under test.
-type fleet struct {
+// Fleet is a set of running processes of the recipe under test.
+type Fleet struct {
 	args   []string
 	env    []string
 	folder string // working directory
 
-	running []*process
-	wrote   chan *process // which has just written a line, so its position may not be stored yet
+	Running []*Process
+	wrote   chan *Process // which has just written a line, so its position may not be stored yet
 }
 
-// process is a process, and the end of what it has written.
-type process struct {
+// Process is a process, and the end of what it has written.
+type Process struct {
 	command *exec.Cmd
-	wrote   chan<- *process
+	wrote   chan<- *Process
 
 	mu   sync.Mutex
 	text []byte
@@ -66,7 +68,7 @@ type process struct {
 const keptOutput = 16 << 10
 
 // Write keeps a part of the output.
-func (p *process) Write(text []byte) (int, error) {
+func (p *Process) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.text = append(p.text, text...)
@@ -79,21 +81,21 @@ func (p *process) Write(text []byte) (int, error) {
 }
 
 // String returns the end of the output.
-func (p *process) String() string {
+func (p *Process) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return string(p.text)
 }
 
-// against returns a fleet of the recipe on an account, working in a folder. The leases of a killed process expire
+// Against returns a fleet of the recipe on an account, working in a folder. The leases of a killed process expire
 // after two seconds.
-func against(server *cosmostest.Server, folder string, args ...string) *fleet {
+func Against(server *cosmostest.Server, folder string, args ...string) *Fleet {
 	args = append([]string{"-account", server.URL, "-expire", "2s"}, args...)
-	return &fleet{folder: folder, env: []string{"COSMOS_KEY=" + server.Key}, args: args, wrote: make(chan *process)}
+	return &Fleet{folder: folder, env: []string{"COSMOS_KEY=" + server.Key}, args: args, wrote: make(chan *Process)}
 }
 
-// recipe returns the recipe as a command with arguments.
-func recipe(t *testing.T, folder string, args ...string) *exec.Cmd {
+// Recipe returns the recipe as a command with arguments.
+func Recipe(t *testing.T, folder string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -104,12 +106,12 @@ func recipe(t *testing.T, folder string, args ...string) *exec.Cmd {
 	return command
 }
 
-// runLocally runs the recipe on a local store, twice, so that the second run continues, and returns what both have
+// RunLocally runs the recipe on a local store, twice, so that the second run continues, and returns what both have
 // said.
-func runLocally(t *testing.T, folder string, args ...string) (said string) {
+func RunLocally(t *testing.T, folder string, args ...string) (said string) {
 	t.Helper()
 	for range 2 {
-		out, err := recipe(t, folder, append(args, "-for", "1500ms")...).CombinedOutput()
+		out, err := Recipe(t, folder, append(args, "-for", "1500ms")...).CombinedOutput()
 		if said += string(out); err != nil {
 			t.Fatalf("on a local store: %v\n%s", err, said)
 		}
@@ -117,37 +119,37 @@ func runLocally(t *testing.T, folder string, args ...string) (said string) {
 	return said
 }
 
-// start starts one more process. The process is killed if it still runs at the end of the test.
-func (f *fleet) start(t *testing.T) {
+// Start starts one more process. The process is killed if it still runs at the end of the test.
+func (f *Fleet) Start(t *testing.T) {
 	t.Helper()
-	command := recipe(t, f.folder, f.args...)
+	command := Recipe(t, f.folder, f.args...)
 	command.Env = append(command.Env, f.env...)
-	p := &process{command: command, wrote: f.wrote}
+	p := &Process{command: command, wrote: f.wrote}
 	command.Stdout, command.Stderr = p, p
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	f.running = append(f.running, p)
+	f.Running = append(f.Running, p)
 	t.Cleanup(func() { _ = command.Process.Kill() })
 }
 
-// kill ends a process with kill -9, and starts another one. If the process has ended by itself, the test fails.
-func (f *fleet) kill(t *testing.T, p *process) {
+// Kill ends a process with kill -9, and starts another one. If the process has ended by itself, the test fails.
+func (f *Fleet) Kill(t *testing.T, p *Process) {
 	t.Helper()
 	killed := p.command.Process.Kill()
 	err := p.command.Wait()
 	if killed != nil || p.command.ProcessState.Exited() {
 		t.Fatalf("a process ended by itself: %v, %v\n%s", killed, err, p)
 	}
-	f.running = slices.DeleteFunc(f.running, func(other *process) bool { return other == p })
-	f.start(t)
+	f.Running = slices.DeleteFunc(f.Running, func(other *Process) bool { return other == p })
+	f.Start(t)
 }
 
-// freeze stops a process at work for three seconds, longer than its leases last. Then the process goes on with work
+// Freeze stops a process at work for three seconds, longer than its leases last. Then the process goes on with work
 // that another process has taken over.
-func (f *fleet) freeze(t *testing.T) {
+func (f *Fleet) Freeze(t *testing.T) {
 	t.Helper()
-	frozen := f.running[0]
+	frozen := f.Running[0]
 	select {
 	case frozen = <-f.wrote: // at work
 	case <-time.After(3 * time.Second):
@@ -162,15 +164,15 @@ func (f *fleet) freeze(t *testing.T) {
 	}
 }
 
-// stop ends all processes as Ctrl-C does: each must end without an error. Stop returns what they have written.
-func (f *fleet) stop(t *testing.T) (texts []string) {
+// Stop ends all processes as Ctrl-C does: each must end without an error. Stop returns what they have written.
+func (f *Fleet) Stop(t *testing.T) (texts []string) {
 	t.Helper()
-	for _, p := range f.running {
+	for _, p := range f.Running {
 		if err := p.command.Process.Signal(os.Interrupt); err != nil {
 			t.Fatalf("a process ended by itself: %v\n%s", err, p)
 		}
 	}
-	for _, p := range f.running {
+	for _, p := range f.Running {
 		late := time.AfterFunc(time.Minute, func() { _ = p.command.Process.Kill() })
 		err := p.command.Wait()
 		state, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
@@ -183,20 +185,20 @@ func (f *fleet) stop(t *testing.T) (texts []string) {
 		late.Stop()
 		texts = append(texts, p.String())
 	}
-	f.running = nil
+	f.Running = nil
 	return texts
 }
 
 const processes = 3
 
-// killMany runs three processes and kills one after the other, until there were so many kills. Every second kill is at
+// KillMany runs three processes and kills one after the other, until there were so many kills. Every second kill is at
 // a random moment. Every other kill is of a process that has just written a line about its work, so that the position
 // of this work is probably not stored yet. The function write is called again and again meanwhile, and after is called
 // after each kill.
-func (f *fleet) killMany(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
+func (f *Fleet) KillMany(t *testing.T, kills int, write func(ctx context.Context) error, after func(kill int)) {
 	t.Helper()
-	for len(f.running) < processes {
-		f.start(t)
+	for len(f.Running) < processes {
+		f.Start(t)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wrong error
@@ -209,7 +211,7 @@ func (f *fleet) killMany(t *testing.T, kills int, write func(ctx context.Context
 	})
 	begun := time.Now()
 	for kill := range kills {
-		p := f.running[rand.IntN(len(f.running))]
+		p := f.Running[rand.IntN(len(f.Running))]
 		pause(ctx, rand.N(500*time.Millisecond))
 		if kill%2 == 0 {
 			select {
@@ -217,7 +219,7 @@ func (f *fleet) killMany(t *testing.T, kills int, write func(ctx context.Context
 			case <-time.After(3 * time.Second): // nobody has a lease
 			}
 		}
-		f.kill(t, p)
+		f.Kill(t, p)
 		after(kill)
 	}
 	t.Logf("%d kills in %v", kills, time.Since(begun))
@@ -235,13 +237,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// eventually waits until check returns nil. After a minute the test fails with the last error, and with what the
+// Eventually waits until check returns nil. After a minute the test fails with the last error, and with what the
 // processes have written.
-func (f *fleet) eventually(t *testing.T, check func() error) {
+func (f *Fleet) Eventually(t *testing.T, check func() error) {
 	t.Helper()
-	eventually(t, func() error {
+	Eventually(t, func() error {
 		err := check()
-		for i, p := range f.running {
+		for i, p := range f.Running {
 			if err != nil {
 				err = fmt.Errorf("%w\nthe end of the output of process %d:\n%s", err, i, p)
 			}
@@ -250,8 +252,8 @@ func (f *fleet) eventually(t *testing.T, check func() error) {
 	})
 }
 
-// eventually waits until check returns nil. After a minute the test fails with the last error.
-func eventually(t *testing.T, check func() error) {
+// Eventually waits until check returns nil. After a minute the test fails with the last error.
+func Eventually(t *testing.T, check func() error) {
 	t.Helper()
 	err, begun := check(), time.Now()
 	for end := begun.Add(time.Minute); err != nil && time.Now().Before(end); err = check() {
@@ -262,8 +264,8 @@ func eventually(t *testing.T, check func() error) {
 	}
 }
 
-// split splits the first partition of a container.
-func split(t *testing.T, c *docstore.Container) {
+// Split splits the first partition of a container.
+func Split(t *testing.T, c *docstore.Container) {
 	t.Helper()
 	all, err := c.Partitions(t.Context())
 	if err != nil {
