@@ -3,6 +3,7 @@ package migration
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -10,12 +11,15 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// program returns a transform by a shell.
+// shellTransform returns a transform by a shell.
 func shellTransform(t *testing.T, text string) *transform {
 	t.Helper()
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("this needs sh")
+	}
 	f, err := newTransform([]string{"sh", "-c", text})
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	return f
 }
