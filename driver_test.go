@@ -138,6 +138,8 @@ func (w *world) setAside(o changefeed.Options, between ...string) changefeed.Opt
 
 // ids are which items were handled, in their order.
 func (y *tally) ids() (all []string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
 	for _, c := range y.changes {
 		all = append(all, c.ID)
 	}
