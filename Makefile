@@ -50,9 +50,10 @@ test: ## all tests; PKG=./docstore for one package
 
 # The detector itself crashes now and then when two threads run timers of one synctest bubble. So the root, which has most
 # bubbles, runs on one thread beside the others; another package is run on one once more if the detector has crashed.
+# By default each process of the detector sleeps for a second before it ends, also the handlers that tests start.
 race: ## all tests with the race detector, shuffled
 	@echo "== go test -race -shuffle=on"
-	@logs=$$(mktemp -d) && trap 'rm -r "$$logs"' EXIT && root=$$($(GO) list .) && all=$$($(GO) list $(PKG)) && \
+	@export GORACE=atexit_sleep_ms=0; logs=$$(mktemp -d) && trap 'rm -r "$$logs"' EXIT && root=$$($(GO) list .) && all=$$($(GO) list $(PKG)) && \
 	run() { log="$$logs/$$1"; shift; $(GO) test -race -shuffle=on -timeout=30m "$$@" >"$$log" 2>&1; code=$$?; cat "$$log"; return $$code; }; \
 	others=$$(echo "$$all" | grep -vx "$$root"); first=; status=0; \
 	if echo "$$all" | grep -qx "$$root"; then (export GOMAXPROCS=1; run root "$$root") & first=$$!; fi; \

@@ -51,6 +51,7 @@ func TestANewProgramHearsWhatStillHolds(t *testing.T) {
 	awaitLine(t, log, "the program runs")
 	began := feed.Outage{Since: time.Unix(1000, 0)}
 	hooks.Ready(ctx)
+	awaitLine(t, log, `{\"type\":\"ready\"}`) // from now on the program hears what happens
 	hooks.Acquired(ctx, feed.Lease{Token: "stays"})
 	hooks.Acquired(ctx, feed.Lease{Token: "goes"})
 	hooks.Outage(ctx, began)
