@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -103,21 +104,24 @@ func (w *worker) obeyRequest(e instance.Ending) feed.Reason {
 	}
 	control, _ := notes.ReadControl(e.Asked.Properties) // the unit has read it before
 	caller := e.Asked.Properties[notes.CallerProperty]
-	var refused error
+	var refused atomic.Pointer[error] // a renewal may make the change once more
 	obey := func(l *feed.Record) {
 		l.Owner, l.Epoch = "", ""
-		var properties map[string]string
-		if properties, refused = records.Obey(w.in.Source, *l, partitions, control, caller); refused == nil {
-			l.Properties = properties
+		properties, err := records.Obey(w.in.Source, *l, partitions, control, caller)
+		if err != nil {
+			refused.Store(&err)
+			return
 		}
+		refused.Store(nil)
+		l.Properties = properties
 	}
 	if err := w.keeper.storeLast(ctx, obey); err != nil {
 		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("%s: %w", e.Why, err))
 		return feed.ReasonLost
 	}
 	outcome := notes.Outcome{Result: notes.Handled}
-	if refused != nil {
-		outcome = notes.Outcome{Result: notes.Failed, Cause: refused.Error()}
+	if cause := refused.Load(); cause != nil {
+		outcome = notes.Outcome{Result: notes.Failed, Cause: (*cause).Error()}
 	} else if control.Action == notes.SkipChanges {
 		instance.CallHook(w.in, w.in.Hooks.Skipped, skipOf(w.held.Lease.Token, control))
 	}
