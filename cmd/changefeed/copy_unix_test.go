@@ -92,7 +92,7 @@ func killCopy(t *testing.T, args []string, i int) {
 		line := make([]byte, 1)
 		_, _ = out.Read(line)
 	}
-	time.Sleep(rand.N(300 * time.Millisecond)) // a random moment
+	time.Sleep(rand.N(300 * time.Millisecond)) // kill -9 is to come at a random moment
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatalf("the copy has ended by itself: %v\n%s", err, said.String())
 	}

@@ -152,7 +152,7 @@ func (d *aDeployed) awaitDashboard() {
 
 func (d *aDeployed) await(what string, is func() bool) {
 	d.Helper()
-	for begun := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
+	for begun := time.Now(); !is(); time.Sleep(20 * time.Millisecond) { // between two looks at another process
 		if time.Since(begun) > time.Minute {
 			d.Fatalf("waited a minute for this: %s\n%s", what, d.said)
 		}

@@ -62,7 +62,7 @@ func used(t *testing.T, pid int) (resident, most float64, processor time.Duratio
 // manifest, documents of 1 KB, and a handler in another process that takes everything at once.
 func TestDeployedLoad(t *testing.T) {
 	if *deployedLoad == 0 {
-		t.Skip("measures, with -deployed.load 30s")
+		t.Skip("a measurement for docs/deployment.md and no check: run it with -deployed.load 30s")
 	}
 	var handled atomic.Int64
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

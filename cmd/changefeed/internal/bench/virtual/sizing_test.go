@@ -112,7 +112,7 @@ func metered(ctx context.Context, st *stage, play func(m *chargeMeter) error) er
 // The requests and the request units of an idle unit are those of the formulas, within 5 and 10 percent.
 func TestAnIdleUnitCostsWhatTheFormulasSay(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes some seconds")
+		t.Skip("plays minutes of a unit over HTTP, which takes seconds: left out with -short")
 	}
 	sizes := []struct{ leases, instances int }{{4, 1}, {20, 2}}
 	if *sizingLarge {
@@ -158,7 +158,7 @@ func TestAnIdleUnitCostsWhatTheFormulasSay(t *testing.T) {
 // written, a few times a second at most.
 func TestAWorkingUnitWritesOncePerBatch(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes some seconds")
+		t.Skip("plays minutes of a unit over HTTP, which takes seconds: left out with -short")
 	}
 	pauses := []time.Duration{time.Second}
 	if *sizingLarge {
