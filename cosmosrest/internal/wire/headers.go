@@ -41,6 +41,7 @@ const (
 	HeaderSession        = "X-Ms-Session-Token"
 	HeaderStartEPK       = "X-Ms-Start-Epk"
 	HeaderThroughput     = "X-Ms-Offer-Throughput"
+	HeaderVersion        = "X-Ms-Version"
 	HeaderToAutoscale    = "X-Ms-Cosmos-Migrate-Offer-To-Autopilot"
 	HeaderToManual       = "X-Ms-Cosmos-Migrate-Offer-To-Manual-Throughput"
 	HeaderUpsert         = "X-Ms-Documentdb-Is-Upsert"
@@ -62,6 +63,7 @@ const (
 	AnswerIndexMetrics   = "x-ms-cosmos-index-utilization"
 	AnswerItemLSN        = "x-ms-item-lsn" // of the last write of the item
 	AnswerItemCount      = "x-ms-item-count"
+	AnswerLocation       = "Content-Location"
 	AnswerLSN            = "lsn"
 	AnswerMinThroughput  = "x-ms-cosmos-min-throughput"
 	AnswerOfferPending   = "x-ms-offer-replace-pending"

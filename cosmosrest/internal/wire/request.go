@@ -83,6 +83,12 @@ func (r *Request) Base() (scheme, host string) {
 	return "https", r.http.Host
 }
 
+// Address returns the whole address that the client called.
+func (r *Request) Address() string {
+	scheme, host := r.Base()
+	return scheme + "://" + host + r.http.URL.EscapedPath()
+}
+
 // A body may take a fixed time plus a time for its length, so a slow client cannot hold a connection for hours. Only
 // a first part is allocated before any bytes of the body have come.
 const (
