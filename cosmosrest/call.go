@@ -50,6 +50,9 @@ func (c *call) serveRequest() error {
 	if err := c.s.hosts.refuse(host); err != nil {
 		return err
 	}
+	if err := c.refusePreflight(); err != nil {
+		return err
+	}
 	if err := c.in.Parse(); err != nil {
 		return err
 	}
@@ -61,18 +64,11 @@ func (c *call) serveRequest() error {
 	}
 	c.known = true
 	vouch(c.ctx)
-	if err := wire.RefuseVersion(c.in.Header(wire.HeaderVersion)); err != nil {
+	if err := c.checkHeaders(); err != nil {
 		return err
 	}
 	if c.op, err = operationOf(&c.in); err != nil {
 		return err
-	}
-	// The SDKs also send this header when they ask for the account, and learn the account's level from the answer. So
-	// the level is checked only for documents.
-	if level := c.in.Header(wire.HeaderConsistency); level != "" && c.in.Target.Kind == "docs" && !c.s.o.Lenient {
-		if err := wire.RefuseStronger(level, c.s.o.Consistency); err != nil {
-			return err
-		}
 	}
 	return c.op.run(c)
 }

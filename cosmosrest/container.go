@@ -36,6 +36,11 @@ func postContainers(c *call) error {
 	if err != nil {
 		return err
 	}
+	if len(spec.Paths) > 1 && !wire.HasMultiHash(c.out.Version) {
+		return wire.BadRequest("The 'kind' value 'MultiHash' specified in the partition key definition is invalid. "+
+			"Please choose 'Hash' partition type. The request has x-ms-version: %s, and hierarchical keys need a later "+
+			"version", c.out.Version)
+	}
 	o, err := offered(c)
 	if err != nil {
 		return err
@@ -165,11 +170,11 @@ const containerQuota = "functions=25;storedProcedures=100;triggers=25;documentSi
 func replyContainer(c *call, status int, cont *docstore.Container) error {
 	part := cont.PartitionAt("")
 	c.out.SetSession(part.ID, cont.Newest(part.Range.Min))
-	if c.in.Method != http.MethodPut {
+	if c.in.Method != http.MethodPut { // as in the service
 		c.out.SetItemLSN(0) // the definition is older than every document
-	}
-	if c.s.sharesThroughput(cont) {
-		c.out.Set(wire.AnswerShared, "true")
+		if c.s.sharesThroughput(cont) {
+			c.out.Set(wire.AnswerShared, "true")
+		}
 	}
 	v, body := containerJSON(cont)
 	c.setOwner(cont)

@@ -136,9 +136,11 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return nil
 	}
 	if !c.in.Flag(wire.HeaderCrossPartition) {
-		return wire.BadRequest("Cross partition query is required but disabled. Please set " +
+		e := wire.BadRequest("Cross partition query is required but disabled. Please set " +
 			"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
-			"your query to avoid this exception: a filter that leaves one partition key does")
+			"your query to avoid this exception. A filter that leaves one partition key does")
+		e.Bare = true
+		return e
 	}
 	construct := q.Crosses()
 	if construct == "" {
@@ -155,6 +157,7 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	e := wire.Errorf(http.StatusBadRequest, wire.SubCrossPartition, wire.CodeBadRequest,
 		"The provided cross partition query can not be directly served by the gateway. The reason is its %s: "+
 			"want it range by range, as the plan in additionalErrorInfo says", construct)
+	e.Bare = true
 	if e.Extra, err = json.Marshal(string(plan)); err != nil {
 		return err
 	}
@@ -231,6 +234,7 @@ func readFeed(c *call) error {
 	}
 	c.chargeRequest(cont, part.ID, service.ScanCharge(scan.Read()))
 	c.out.SetCount(docs.Count())
+	c.out.SetQueried()
 	return c.sendReply(http.StatusOK, docs.Finish())
 }
 

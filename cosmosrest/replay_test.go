@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -39,6 +40,7 @@ type exchange struct {
 	Item, Documents string
 	IDs, Members    []string
 	OperationStatus []int
+	Note            string
 	Plan            json.RawMessage
 	QueryRanges     json.RawMessage
 	Pages           json.RawMessage
@@ -137,6 +139,12 @@ func (r *replayer) play(e *exchange) []string {
 	}
 	if e.XMsVersion != "" {
 		headers["x-ms-version"] = e.XMsVersion
+	}
+	if e.Note == "no authorization header" {
+		headers["Authorization"] = ""
+	}
+	if e.Pages != nil {
+		return r.comparePages(e)
 	}
 	a := r.do(r.t, e.Method, r.translate(e.Path), headers, r.translate(e.RequestBody))
 	d := r.compare(e, a)
@@ -237,6 +245,9 @@ func (r *replayer) compareHeaders(e *exchange, a answer) (d []string) {
 	}
 	for name, form := range headerForms {
 		was, is := e.ResponseHeaders[name], a.header.Get(name)
+		if name == "x-ms-content-path" && r.ours[was] == "" {
+			continue // of a resource that the scenario did not create
+		}
 		if was != "" && is != "" && form(r, was) != form(r, is) {
 			d = append(d, fmt.Sprintf("%s is %s instead of %s", name, is, was))
 		}
@@ -356,6 +367,34 @@ func comparePrefix(want, got string) []string {
 	return []string{fmt.Sprintf("text %.200q instead of %.200q", got, want)}
 }
 
+// comparePages compares the number of rows in each page, for several page sizes.
+func (r *replayer) comparePages(e *exchange) (d []string) {
+	var sizes map[string]json.RawMessage
+	if err := json.Unmarshal(e.Pages, &sizes); err != nil {
+		r.t.Fatal(err)
+	}
+	for size, recorded := range sizes {
+		h := across("x-ms-max-item-count", size)
+		if size == "none" {
+			h["x-ms-max-item-count"] = ""
+		}
+		var rows []int
+		for next := "first"; next != ""; {
+			a := r.do(r.t, e.Method, e.Path, h, e.RequestBody).want(r.t, http.StatusOK)
+			if n := len(a.list(r.t, "Documents")); n > 0 { // an empty last page follows a full one
+				rows = append(rows, n)
+			}
+			next = a.header.Get("x-ms-continuation")
+			h["x-ms-continuation"] = next
+		}
+		want := strings.Trim(strings.TrimSuffix(string(recorded), ` in the first"`), `[]"`)
+		if got := strings.Trim(strings.ReplaceAll(fmt.Sprint(rows), " ", ","), "[]"); !strings.HasPrefix(got, want) {
+			d = append(d, fmt.Sprintf("pages of %s have %s rows instead of %s", size, got, want))
+		}
+	}
+	return d
+}
+
 // compareHosted compares what the transcription of 2026 has of a reply.
 func (r *replayer) compareHosted(e *exchange, a answer) []string {
 	var d []string
@@ -365,10 +404,8 @@ func (r *replayer) compareHosted(e *exchange, a answer) []string {
 			text = fmt.Sprintf(`Message: {"errors":[{"severity":"Error","location":{"start":%s,"end":%s},"code":"%s","message":"%s"`,
 				m[2], m[3], m[1], m[4])
 		}
-		var is struct{ Message string }
-		_ = json.Unmarshal(a.body, &is)
-		if !strings.HasPrefix(is.Message, text) && !strings.HasPrefix(is.Message, `Message: {"Errors":["`+text) {
-			d = append(d, fmt.Sprintf("text %.300q instead of %q", is.Message, text))
+		if got := messageOf(a.body); !strings.HasPrefix(got, text) {
+			d = append(d, fmt.Sprintf("text %.300q instead of %q", got, text))
 		}
 	}
 	if e.Code != "" {
@@ -401,6 +438,19 @@ func (r *replayer) compareHosted(e *exchange, a answer) []string {
 		}
 	}
 	return d
+}
+
+// messageOf returns the message of an error, without the frame that most have.
+func messageOf(body []byte) string {
+	var is struct{ Message string }
+	_ = json.Unmarshal(body, &is)
+	var frame struct{ Errors []json.RawMessage }
+	text, _, _ := strings.Cut(strings.TrimPrefix(is.Message, "Message: "), "\r\nActivityId")
+	var own string
+	if json.Unmarshal([]byte(text), &frame) != nil || len(frame.Errors) != 1 || json.Unmarshal(frame.Errors[0], &own) != nil {
+		return is.Message
+	}
+	return own
 }
 
 // membersOf returns the names of an object's members, in order.
@@ -450,10 +500,10 @@ func TestReplay(t *testing.T) {
 					}
 				}
 				switch {
-				case excused == 0:
+				case len(differences) == 0:
 					count[file+": equal"]++
-				default:
-					count[file+": with listed differences"]++
+				case excused == len(differences):
+					count[file+": different, for listed reasons"]++
 				}
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // arrange creates what the path of an exchange names, and what the reply lists.
 func (r *replayer) arrange(e *exchange) {
 	if e.isHosted() {
-		r.arrangeHosted()
+		r.arrangeHosted(e)
 		return
 	}
 	parts := strings.Split(strings.Trim(e.Path, "/"), "/")
@@ -48,7 +48,13 @@ func (r *replayer) needDatabase(id string) {
 	if _, err := r.db.Database(id); err == nil || r.isKnown(id) {
 		return
 	}
-	r.do(r.t, "POST", "/dbs", nil, fmt.Sprintf(`{"id":%q}`, id)).want(r.t, http.StatusCreated)
+	var headers map[string]string
+	for _, e := range r.scenario {
+		if e.ResponseHeaders["x-ms-share-throughput"] == "true" {
+			headers = map[string]string{"x-ms-offer-throughput": "400"}
+		}
+	}
+	r.do(r.t, "POST", "/dbs", headers, fmt.Sprintf(`{"id":%q}`, id)).want(r.t, http.StatusCreated)
 }
 
 // isKnown reports whether a name is the resource id of something that the scenario has created.
@@ -101,7 +107,11 @@ func (r *replayer) needDocuments(db, coll string) {
 	for _, e := range r.scenario {
 		var page struct{ Documents []json.RawMessage }
 		_ = json.Unmarshal([]byte(e.ResponseBody), &page)
-		if strings.Contains(e.Path, "/docs/") && e.Method != http.MethodDelete {
+		_, id, isOne := strings.Cut(e.Path, "/docs/")
+		switch {
+		case isOne && e.Method == http.MethodDelete:
+			page.Documents = append(page.Documents, json.RawMessage(fmt.Sprintf(`{"id":%q}`, id)))
+		case isOne && id != "", e.Method == http.MethodPost && e.Status == http.StatusOK:
 			page.Documents = append(page.Documents, json.RawMessage(e.ResponseBody))
 		}
 		for _, doc := range page.Documents {
@@ -121,10 +131,13 @@ func (r *replayer) needDocuments(db, coll string) {
 }
 
 // arrangeHosted creates the database of the transcription, and the documents whose creation was not recorded.
-func (r *replayer) arrangeHosted() {
+func (r *replayer) arrangeHosted(e *exchange) {
 	if _, err := r.db.Database("dbimp_it"); err != nil {
 		r.do(r.t, "POST", "/dbs", map[string]string{"x-ms-offer-throughput": "100000"}, `{"id":"dbimp_it"}`).
 			want(r.t, http.StatusCreated)
+	}
+	if e.Path == "/dbs/dbimp_it/colls/uk/docs" && e.Method == http.MethodGet { // its time to live was over
+		r.do(r.t, "DELETE", e.Path+"/3", under("p"), "").want(r.t, http.StatusNoContent)
 	}
 	cont, err := r.db.Container("dbimp_it/bulk")
 	if err != nil || cont.Count() > 0 {

@@ -36,6 +36,10 @@ func createItem(c *call) error {
 	if w.Body, err = c.readItemBody(); err != nil {
 		return err
 	}
+	if firstByte(w.Body) == '[' {
+		return wire.BadRequest("One of the specified inputs is invalid. The body is an array: want an item, or the " +
+			"header x-ms-cosmos-is-batch-request: True for a batch")
+	}
 	key, err := c.in.Key()
 	if err != nil {
 		return err

@@ -112,6 +112,7 @@ const (
 	onlyReads  = "a read has it if a primary replica answers; the only replica here is one"
 	onlyAsked  = "one reply of 2020 has it, although the request does not ask for it"
 	ofPages    = "pages of a query of 2022 lack it, other pages have it"
+	sinceFeeds = "reads of all items have it since 2023"
 	isStandard = "net/http sends it"
 )
 
@@ -149,14 +150,18 @@ var replyHeaders = table(
 	ReplyHeader{Name: "x-ms-content-path", Maybe: goodReply},
 	ReplyHeader{Name: "x-ms-continuation", Maybe: repliesOf("*", listReply)},
 	ReplyHeader{Name: "x-ms-cosmos-index-utilization", Maybe: repliesOf("docs", listReply)},
-	ReplyHeader{Name: "x-ms-cosmos-is-partition-key-delete-pending", Maybe: repliesOf("docs", listReply)},
+	ReplyHeader{
+		Name: "x-ms-cosmos-is-partition-key-delete-pending", Maybe: repliesOf("docs", listReply), Why: sinceFeeds,
+	},
 	ReplyHeader{Name: "x-ms-cosmos-item-llsn", Always: itemLSN, Maybe: ofDocs | newContainer},
 	ReplyHeader{Name: "x-ms-cosmos-llsn", Always: withLSN, Maybe: anyReply},
 	ReplyHeader{Name: "x-ms-cosmos-min-throughput", Maybe: repliesOf("offers", readReply, writeReply)},
 	ReplyHeader{
 		Name: "x-ms-cosmos-physical-partition-id", Why: "a partition has no other id than that of its range",
 	},
-	ReplyHeader{Name: "x-ms-cosmos-query-execution-info", Maybe: repliesOf("docs colls", listReply)},
+	ReplyHeader{
+		Name: "x-ms-cosmos-query-execution-info", Maybe: repliesOf("docs colls", listReply), Why: sinceFeeds,
+	},
 	ReplyHeader{Name: "x-ms-cosmos-quorum-acked-llsn", Always: ofPrimary, Maybe: anyError, Why: onlyReads},
 	ReplyHeader{Name: "x-ms-current-replica-set-size", Always: ofPrimary, Maybe: anyError, Why: onlyReads},
 	ReplyHeader{Name: "x-ms-current-write-quorum", Always: ofPrimary, Maybe: anyError, Why: onlyReads},
