@@ -36,7 +36,7 @@ var checkedHeaders = []checkedHeader{
 		want: "JsonText, CosmosBinary or HybridRow",
 	},
 	{
-		name: "X-Ms-Enumeration-Direction", values: []string{"forward", "reverse"},
+		name: wire.HeaderDirection, values: []string{"forward", "reverse"},
 		want: "Forward or Reverse",
 	},
 }

@@ -18,8 +18,9 @@ import (
 
 // spelledByHTTP are the names that HTTP itself defines and net/http writes, as it spells
 // them; the service's front end spells them so, too.
-var spelledByHTTP = map[string]bool{"Content-Location": true, 
-	"Allow": true, "Cache-Control": true, "Connection": true, "Content-Length": true, "Content-Type": true,
+var spelledByHTTP = map[string]bool{
+	"Content-Location": true,
+	"Allow":            true, "Cache-Control": true, "Connection": true, "Content-Length": true, "Content-Type": true,
 	"Date": true, "Pragma": true, "Transfer-Encoding": true,
 }
 

@@ -517,4 +517,3 @@ func TestReplay(t *testing.T) {
 		t.Logf("%4d %s", count[what], what)
 	}
 }
-

@@ -88,4 +88,3 @@ func unreachable(e *exchange) string {
 	}
 	return ""
 }
-

@@ -18,6 +18,7 @@ const (
 	HeaderContinueOnErr  = "X-Ms-Cosmos-Batch-Continue-On-Error"
 	HeaderCrossPartition = "X-Ms-Documentdb-Query-Enablecrosspartition"
 	HeaderDate           = "X-Ms-Date"
+	HeaderDirection      = "X-Ms-Enumeration-Direction"
 	HeaderEndEPK         = "X-Ms-End-Epk"
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
 	HeaderIfMatch        = "If-Match"

@@ -49,7 +49,11 @@ func (r *Request) Client() string {
 
 // Parse reads the path into Target.
 func (r *Request) Parse() (err error) {
-	r.Target, err = ParsePath(r.http.URL.EscapedPath())
+	path := r.http.URL.EscapedPath()
+	if u := r.http.URL; (u.RawQuery != "" || u.ForceQuery) && strings.Contains(path, "/docs/") {
+		path += "%3F" + u.RawQuery // some clients send an id with a question mark as it is
+	}
+	r.Target, err = ParsePath(path)
 	return err
 }
 

@@ -8,14 +8,16 @@ import (
 )
 
 // The form in which the service stores numbers and texts. A number that is no integer of 64 bits is a double, and the
-// service writes doubles anew: 1.0 becomes 1, and 1e20 becomes 1e+020. A number that no double can hold is refused,
-// and half of a surrogate pair becomes U+FFFD. Everything else stays as the client wrote it.
+// service writes doubles anew: 1.0 becomes 1, and 1e20 becomes 1e+020. A number that no double can hold is refused.
+// Half of a surrogate pair becomes U+FFFD. A raw tab or line break in a text is accepted, although JSON wants an escape.
+// Everything else stays as the client wrote it.
 
 // StoredForm returns a JSON text with its numbers and texts as the service stores them. If nothing changes, the result
 // is body itself. StoredForm does not check that body is JSON.
 func StoredForm(body []byte) ([]byte, error) {
 	var out []byte // what is different from body[:done]; nil until something is
 	done := 0
+	breaks := hasBreaks(body)
 	replace := func(from, to int, by []byte) {
 		out = append(append(out, body[done:from]...), by...)
 		done = to
@@ -24,8 +26,8 @@ func StoredForm(body []byte) ([]byte, error) {
 		switch c := body[i]; {
 		case c == '"':
 			end := textEnd(body, i)
-			if bytes.IndexByte(body[i:end], '\\') >= 0 {
-				replaceHalves(body[:end], i, replace)
+			if bytes.IndexByte(body[i:end], '\\') >= 0 || breaks && hasBreaks(body[i:end]) {
+				storeText(body[:end], i, replace)
 			}
 			i = end
 		case c == '-' || isDigit(c):
@@ -95,20 +97,15 @@ func isCommon(number []byte) bool {
 	if number[0] == '-' {
 		number = number[1:]
 	}
-	point := bytes.IndexByte(number, '.')
-	whole := number
-	if point >= 0 {
-		whole = number[:point]
-	}
+	whole, fraction, hasPoint := bytes.Cut(number, []byte{'.'})
 	for _, c := range whole {
 		if !isDigit(c) {
 			return false
 		}
 	}
-	if point < 0 {
+	if !hasPoint {
 		return len(number) <= safeInteger && len(number) > 0 && number[0] != '0'
 	}
-	fraction := number[point+1:]
 	if len(number) > safeDecimal || len(fraction) == 0 || len(whole) == 0 || fraction[len(fraction)-1] == '0' {
 		return false
 	}
@@ -170,9 +167,22 @@ func storedDouble(v float64) string {
 // unknownCharacter replaces half of a surrogate pair.
 var unknownCharacter = []byte("\uFFFD")
 
-// replaceHalves replaces each escape in the text at body[i:] that is half of a surrogate pair.
-func replaceHalves(body []byte, i int, replace func(from, to int, by []byte)) {
+// rawBreaks are the characters that the service accepts in a text without an escape.
+const rawBreaks = "\t\r\n"
+
+// hasBreaks reports whether a text has a raw tab or line break. Three searches for a byte are faster than a search for
+// three.
+func hasBreaks(text []byte) bool {
+	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\t') >= 0 || bytes.IndexByte(text, '\r') >= 0
+}
+
+// storeText replaces each escape in the text at body[i:] that is half of a surrogate pair, and each raw tab or line
+// break.
+func storeText(body []byte, i int, replace func(from, to int, by []byte)) {
 	for i < len(body) {
+		if at := bytes.IndexByte([]byte(rawBreaks), body[i]); at >= 0 {
+			replace(i, i+1, []byte{'\\', "trn"[at]})
+		}
 		if body[i] != '\\' {
 			i++
 			continue

@@ -20,6 +20,7 @@ func TestNumbersAndTextsAreStoredAsInTheService(t *testing.T) {
 		`1e20`: `1e+020`, `0.3333333333333333`: `0.33333333333333331`, `"\\ud800"`: "", `"\ud83d\ude00 \\"`: "",
 		`"\ude00\ud83d"`: "\"\uFFFD\uFFFD\"", `"\ud83d\ud83d\ude00"`: "\"\uFFFD\\ud83d\\ude00\"", `"\"1.0\""`: "",
 		`{"1.0":1.0}`: `{"1.0":1}`, `123456789012345678`: "", `1234567890123456789`: "",
+		"{\"a\tb\": \"c\r\n\",\n\t\"d\":1}": "{\"a\\tb\": \"c\\r\\n\",\n\t\"d\":1}",
 		// no JSON stays what it is, so that the parser can say what is wrong
 		``: "", `"`: "", `"\`: "", `-`: "", `1.`: "1", `01`: "", `"\u12`: "", `1e`: "", `.5`: "",
 	} {
