@@ -37,7 +37,8 @@ func TestAContainerWithoutAPartitionKeyCanBeUsed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("properties with %q: %v", key, err)
 		}
-		page, err := c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+		start := feed.Position{Start: feed.FromBeginning()}
+		page, err := c.Read(t.Context(), feed.FullRange(), start, feed.ReadOptions{})
 		if err != nil || len(page.Changes) != 2 || page.Changes[0].PartitionKey != "[{}]" ||
 			page.Changes[1].PartitionKey != `["k"]` {
 			t.Errorf("the feed has %+v, %v: want the keys [{}] and [\"k\"]", page.Changes, err)

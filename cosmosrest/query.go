@@ -248,8 +248,8 @@ func readFeed(c *call) error {
 	return c.sendReply(http.StatusOK, docs.Finish())
 }
 
-// reversedFeed returns all documents, the newest first: no document has the member, so all documents are equal, and equal
-// documents are in the order of their creation, or in reverse if the first column is.
+// reversedFeed returns all documents, the newest first: no document has the member, so all documents are equal, and
+// equal documents are in the order of their creation, or in reverse if the first column is.
 const reversedFeed = `SELECT * FROM c ORDER BY c["$none"]["$none"] DESC`
 
 // readReversed serves ReadFeed from the newest document to the oldest.

@@ -177,7 +177,8 @@ func (r *replayer) learnValues(recorded, got any) {
 		for name, v := range was {
 			text, isText := v.(string)
 			own, _ := is[name].(string)
-			volatile := name == "_rid" || name == "_etag" || name == "offerResourceId" || name == "id" && is["offerType"] != nil
+			volatile := name == "_rid" || name == "_etag" || name == "offerResourceId" ||
+				name == "id" && is["offerType"] != nil
 			if isText && own != "" && text != "" && volatile {
 				r.ours[strings.Trim(text, `"`)] = strings.Trim(own, `"`)
 			}
@@ -447,7 +448,8 @@ func messageOf(body []byte) string {
 	var frame struct{ Errors []json.RawMessage }
 	text, _, _ := strings.Cut(strings.TrimPrefix(is.Message, "Message: "), "\r\nActivityId")
 	var own string
-	if json.Unmarshal([]byte(text), &frame) != nil || len(frame.Errors) != 1 || json.Unmarshal(frame.Errors[0], &own) != nil {
+	if json.Unmarshal([]byte(text), &frame) != nil || len(frame.Errors) != 1 ||
+		json.Unmarshal(frame.Errors[0], &own) != nil {
 		return is.Message
 	}
 	return own

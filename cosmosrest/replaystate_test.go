@@ -125,7 +125,9 @@ func (r *replayer) needDocuments(db, coll string) {
 				continue
 			}
 			r.do(r.t, "POST", "/dbs/"+r.translate(db)+"/colls/"+r.translate(coll)+"/docs",
-				map[string]string{"x-ms-documentdb-partitionkey": string(key), "x-ms-documentdb-is-upsert": "true"}, string(body))
+				map[string]string{
+					"x-ms-documentdb-partitionkey": string(key), "x-ms-documentdb-is-upsert": "true",
+				}, string(body))
 		}
 	}
 }

@@ -192,11 +192,13 @@ var replyHeaders = table(
 	ReplyHeader{Name: "x-ms-request-duration-ms", Always: anyReply, Why: onlyLater},
 	ReplyHeader{
 		Name: "x-ms-resource-quota", Always: ofDocs | repliesOf("dbs", readReply, listReply, writeReply, deleteReply) |
-			repliesOf("colls", listReply, deleteReply), Maybe: repliesOf("colls", readReply) | besideDocs, Why: onlyAsked,
+			repliesOf("colls", listReply, deleteReply),
+		Maybe: repliesOf("colls", readReply) | besideDocs, Why: onlyAsked,
 	},
 	ReplyHeader{
 		Name: "x-ms-resource-usage", Always: ofDocs | repliesOf("dbs", readReply, listReply, writeReply, deleteReply) |
-			repliesOf("colls", listReply, deleteReply), Maybe: repliesOf("colls", readReply) | besideDocs, Why: onlyAsked,
+			repliesOf("colls", listReply, deleteReply),
+		Maybe: repliesOf("colls", readReply) | besideDocs, Why: onlyAsked,
 	},
 	ReplyHeader{Name: "x-ms-retry-after-ms", Maybe: anyError},
 	ReplyHeader{Name: "x-ms-schemaversion", Always: anyReply, values: schemaVersion, Why: onlyLater},
@@ -222,8 +224,9 @@ var (
 func table(rows ...ReplyHeader) []ReplyHeader {
 	for i := range rows {
 		rows[i].key = rows[i].Name
-		if spelled := map[string]string{"cache-control": "Cache-Control", "pragma": "Pragma"}[rows[i].Name]; spelled != "" {
-			rows[i].key = spelled
+		if name := rows[i].Name; !strings.HasPrefix(name, "x-ms-") && !strings.HasPrefix(name, "collection-") &&
+			name != AnswerETag && name != AnswerLSN {
+			rows[i].key = http.CanonicalHeaderKey(name) // HTTP defines the header
 		}
 	}
 	return rows

@@ -9,8 +9,8 @@ import (
 
 // The form in which the service stores numbers and texts. A number that is no integer of 64 bits is a double, and the
 // service writes doubles anew: 1.0 becomes 1, and 1e20 becomes 1e+020. A number that no double can hold is refused.
-// Half of a surrogate pair becomes U+FFFD. A raw tab or line break in a text is accepted, although JSON wants an escape.
-// Everything else stays as the client wrote it.
+// Half of a surrogate pair becomes U+FFFD. A raw tab or line break in a text is accepted, although JSON wants an
+// escape. Everything else stays as the client wrote it.
 
 // StoredForm returns a JSON text with its numbers and texts as the service stores them. If nothing changes, the result
 // is body itself. StoredForm does not check that body is JSON.
