@@ -480,11 +480,14 @@ func membersOf(object []byte) (names []string) {
 	}
 }
 
+// replayed are the files of recordings.
+var replayed = []string{"exchanges", "hosted2026"}
+
 // TestReplay replays all recordings. `go test ./cosmosrest -run Replay -v` prints the counts that docs/server.md has.
 func TestReplay(t *testing.T) {
 	used := make([]bool, len(replayRules))
 	count := map[string]int{}
-	for _, file := range []string{"exchanges", "hosted2026"} {
+	for _, file := range replayed {
 		for _, scenario := range scenarios(readExchanges(t, "testdata/recorded/"+file+".ndjson")) {
 			r := newReplayer(t, scenario)
 			for _, e := range scenario {
@@ -513,6 +516,17 @@ func TestReplay(t *testing.T) {
 	for i, rule := range replayRules {
 		if !used[i] {
 			t.Errorf("no exchange needs the rule %q %q (%s): remove the rule", rule.exchange, rule.difference, rule.why)
+		}
+	}
+	page, err := os.ReadFile("../docs/server.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range replayed {
+		equal, different := count[file+": equal"], count[file+": different, for listed reasons"]
+		row := fmt.Sprintf("| %d | %d | %d | ", equal+different, equal, different)
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/server.md has not the counts of %s: %s", file, row)
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(count)) {
