@@ -63,7 +63,7 @@ func (c *Container) commitBatch(ctx context.Context, key feed.PartitionKey, writ
 		method: http.MethodPost, at: c.docs, body: body, writes: true, action: actionOf(writes),
 		header: fields{
 			{headerContentType, jsonType},
-			{headerKey, ascii(own.Text())},
+			{headerKey, c.keyHeader(own.Text())},
 			{headerBatch, "True"},
 			{headerBatchAtomic, "True"},
 			{headerBatchOrdered, "True"},

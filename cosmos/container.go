@@ -31,6 +31,7 @@ type Container struct {
 	paths     []pkey.Path
 	hash      epk.Kind
 	expires   bool          // items can have a time to live
+	keyless   bool          // the container was made without a partition key
 	retention time.Duration // of all versions and deletes
 	docs      rest.Resource // the items
 	ranges    *rangeCache
@@ -77,19 +78,23 @@ func (c *Container) parseProperties(body []byte) error {
 		RID          string `json:"_rid"`
 		DefaultTTL   *int   `json:"defaultTtl"`
 		PartitionKey struct {
-			Paths   []string
-			Kind    string
-			Version int
+			Paths     []string
+			Kind      string
+			Version   int
+			SystemKey bool
 		}
 		ChangeFeedPolicy struct{ RetentionDuration int64 } // minutes
 	}
 	if err := json.Unmarshal(body, &said); err != nil {
 		return fmt.Errorf("parse properties: %w", err)
 	}
-	if said.RID == "" || len(said.PartitionKey.Paths) == 0 {
-		return fmt.Errorf("properties have _rid %q and %d partition key paths: want both", said.RID,
-			len(said.PartitionKey.Paths))
+	if said.RID == "" {
+		return errors.New("properties have no _rid: want the resource id of the container")
 	}
+	if len(said.PartitionKey.Paths) == 0 {
+		said.PartitionKey.Paths, said.PartitionKey.SystemKey = []string{systemKeyPath}, true
+	}
+	c.keyless = said.PartitionKey.SystemKey
 	c.rid, c.expires = said.RID, said.DefaultTTL != nil
 	c.retention = time.Duration(said.ChangeFeedPolicy.RetentionDuration) * time.Minute
 	var err error
@@ -106,6 +111,19 @@ func (c *Container) parseProperties(body []byte) error {
 		c.hash = epk.HashV1
 	}
 	return nil
+}
+
+// systemKeyPath is the partition key path of containers that were made without one. Newer versions of the protocol name
+// this path, with systemKey; older ones name none. Documents without the member have no key.
+const systemKeyPath = "/_partitionKey"
+
+// keyHeader returns the value of the partition key header. Documents of a container without a partition key that have
+// no key are named by an empty list, not by an undefined value.
+func (c *Container) keyHeader(key string) string {
+	if c.keyless && key == "[{}]" {
+		return "[]"
+	}
+	return ascii(key)
 }
 
 // do sends a request. A request about items names the resource id of the container. If the container was made anew, the

@@ -85,7 +85,7 @@ func (c *Container) feedAnswer(ctx context.Context, r feed.Range, from feed.Posi
 		if !r.Holds(place) {
 			return nil, badRequest("range %v does not hold partition key %s, whose place is %s", r, o.Key, place)
 		}
-		header.set(headerKey, ascii(string(o.Key)))
+		header.set(headerKey, c.keyHeader(string(o.Key)))
 	}
 	a, err := c.sendRouted(ctx, r, request{
 		method: http.MethodGet, at: c.docs, header: header, hold: hold, action: actionFeed, moves: true,

@@ -331,7 +331,7 @@ func (s *Leases) putRecord(ctx context.Context, w feed.Write, key feed.Partition
 ) {
 	r := request{body: w.Body, writes: true, header: fields{
 		{headerContentType, jsonType},
-		{headerKey, ascii(string(key))},
+		{headerKey, s.c.keyHeader(string(key))},
 	}}
 	switch w.Op {
 	case feed.WriteCreate:

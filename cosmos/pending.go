@@ -52,7 +52,7 @@ func (c *Container) countPending(ctx context.Context, r feed.Range, from feed.Po
 		if _, err := c.placeOf(o.Key); err != nil {
 			return b, err
 		}
-		header.set(headerKey, ascii(string(o.Key)))
+		header.set(headerKey, c.keyHeader(string(o.Key)))
 	}
 	a, err := c.do(ctx, request{
 		method: http.MethodGet, at: c.docs, header: header, action: actionFeed,

@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"encoding/json"
 	"net"
 	"net/http"
 	"strings"
@@ -20,13 +21,15 @@ func readAccount(c *call) error {
 	name, endpoint := endpointOf(&c.in)
 	here := []map[string]string{{"name": region, "databaseAccountEndpoint": endpoint}}
 	keeps, _ := c.s.db.Retention()
-	replicas := map[string]any{"asyncReplication": false, "minReplicaSetSize": 1, "maxReplicasetSize": 4}
+	replicas := func(more string) json.RawMessage {
+		return json.RawMessage(`{"minReplicaSetSize":3,"maxReplicasetSize":4` + more + `}`)
+	}
 	return c.sendReply(http.StatusOK, wire.Encode(map[string]any{
 		"id": name, "_rid": name + ".sql.cosmosdb.azure.com", "_self": "",
 		"media": "//media/", "addresses": "//addresses/", "_dbs": "//dbs/",
 		"writableLocations": here, "readableLocations": here, "enableMultipleWriteLocations": false,
 		"userConsistencyPolicy": map[string]string{"defaultConsistencyLevel": c.s.o.Consistency},
-		"userReplicationPolicy": replicas, "systemReplicationPolicy": replicas,
+		"userReplicationPolicy": replicas(`,"asyncReplication":false`), "systemReplicationPolicy": replicas(""),
 		"readPolicy":               map[string]int{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
 		"queryEngineConfiguration": queryLimits,
 		"changefeed": map[string]any{

@@ -120,7 +120,12 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 		s := &steps[i]
 		s.write.Op, s.key, s.keyed = ops[i].op, ops[i].key, ops[i].keyed
 		s.minimal = s.write.Op != feed.WriteRead && (ops[i].minimal || c.in.Minimal())
-		s.wrong = s.completeMembers(&ops[i])
+		if s.wrong = ops[i].wrong; s.wrong == nil {
+			ops[i].body, s.wrong = c.s.storedForm(ops[i].body)
+		}
+		if s.wrong == nil {
+			s.wrong = s.completeMembers(&ops[i])
+		}
 	}
 	return steps, nil
 }
@@ -128,9 +133,6 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 // completeMembers sets the members needed by the kind of operation. Each operation has its own conditions, because the
 // headers belong to the whole batch.
 func (s *step) completeMembers(o *batchOp) (err error) {
-	if o.wrong != nil {
-		return o.wrong
-	}
 	if o.op != feed.WriteCreate && o.op != feed.WriteUpsert { // create and upsert have the id in the body
 		if s.write.ID = o.id; s.write.ID == "" {
 			return wire.BadRequest("id is empty, missing or no text: want that of the item")

@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Bulks contain independent operations, which SDKs collect for the same partition.
@@ -36,13 +35,13 @@ func writeBulk(c *call, cont *docstore.Container, steps []step) ([]outcome, erro
 	} else {
 		b.runAll(c.ctx)
 	}
-	b.answerSessions(c)
+	b.answerSessions(c, cont)
 	return b.outcomes, nil
 }
 
 // answerSessions charges each operation, and answers with the session token of every partition that was written or
 // read.
-func (b *bulk) answerSessions(c *call) {
+func (b *bulk) answerSessions(c *call, cont *docstore.Container) {
 	var sessions []string
 	var newest int64
 	seen := map[string]bool{}
@@ -56,11 +55,13 @@ func (b *bulk) answerSessions(c *call) {
 		_, newest = p.Partition()
 		if !seen[p.part.ID] {
 			seen[p.part.ID] = true
-			sessions = append(sessions, service.SessionToken(p.part.ID, newest))
+			sessions = append(sessions, wire.SessionToken(c.out.Version, p.part.ID, newest))
 		}
 		c.out.Range = p.part.ID // as the LSN
 	}
-	if len(sessions) == 0 {
+	if len(sessions) == 0 { // no operation has a partition
+		part := cont.PartitionAt("")
+		c.out.SetSession(part.ID, cont.Newest(part.Range.Min))
 		return
 	}
 	c.out.SetLSN(newest)

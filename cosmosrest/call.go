@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,10 +35,12 @@ type call struct {
 // newCall begins a request.
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	in := wire.NewRequest(w, r)
-	return &call{
+	c := &call{
 		s: s, ctx: r.Context(), in: in, work: s.load.Request(r.Context()),
 		out: wire.NewAnswer(w, in.Activity()),
 	}
+	c.out.Method, c.out.Version = r.Method, in.Header(wire.HeaderVersion)
+	return c
 }
 
 // serveRequest parses the request, authenticates its sender, and calls its operation, in this order. So an unknown
@@ -47,26 +50,38 @@ func (c *call) serveRequest() error {
 	if err := c.s.hosts.refuse(host); err != nil {
 		return err
 	}
+	if err := c.refusePreflight(); err != nil {
+		return err
+	}
 	if err := c.in.Parse(); err != nil {
 		return err
 	}
+	c.out.Kind = c.replyKind()
+	c.out.IsList = c.in.Target.Feed && (c.in.Method == http.MethodGet || c.in.IsQuery())
 	var err error
 	if c.who, err = c.s.authority.Authenticate(c.ctx, &c.in); err != nil {
 		return err
 	}
 	c.known = true
 	vouch(c.ctx)
+	if err := c.checkHeaders(); err != nil {
+		return err
+	}
 	if c.op, err = operationOf(&c.in); err != nil {
 		return err
 	}
-	// The SDKs also send this header when they ask for the account, and learn the account's level from the answer. So
-	// the level is checked only for documents.
-	if level := c.in.Header(wire.HeaderConsistency); level != "" && c.in.Target.Kind == "docs" && !c.s.o.Lenient {
-		if err := wire.RefuseStronger(level, c.s.o.Consistency); err != nil {
-			return err
-		}
-	}
 	return c.op.run(c)
+}
+
+// replyKind returns the kind of the reply in the table of reply headers.
+func (c *call) replyKind() string {
+	switch {
+	case c.in.Target.Kind == "docs" && c.in.Method == http.MethodPost && c.in.Flag(wire.HeaderQueryPlan):
+		return wire.PlanReply
+	case c.in.Target.Kind == "docs" && c.in.Flag(wire.HeaderPending):
+		return wire.OwnReply
+	}
+	return c.in.Target.Kind
 }
 
 // allowAction refuses an action on the target if the sender does not have the right.
@@ -127,6 +142,10 @@ func (c *call) targetContainer() (*docstore.Container, error) {
 		// A default, until the operation knows the partition of the request. After each answer without a range, the
 		// SDK for Python forgets all ranges that it knows.
 		c.out.Range = found.PartitionAt("").ID
+	}
+	if c.in.Target.Kind == "docs" {
+		c.out.Set(wire.AnswerResourceQuota, itemQuota)
+		c.out.Set(wire.AnswerResourceUsage, "documentsCount="+strconv.FormatInt(found.Count(), 10)+";")
 	}
 	return found, nil
 }
@@ -259,11 +278,31 @@ func (c *call) sendReply(status int, body []byte) error {
 		return err
 	}
 	defer sent()
+	c.locate(status)
 	c.out.Charge = max(c.out.Charge, c.work.Charge(0, 0))
 	if err := c.out.Send(status, body); err != nil {
 		c.s.log.Debug("client has gone", "activity", c.out.Activity, "err", err)
 	}
 	return nil
+}
+
+// locate sets the address of the resource, and the LSN of the master partition if the reply is of this partition.
+func (c *call) locate(status int) {
+	if status >= http.StatusBadRequest {
+		return
+	}
+	if c.in.Method != http.MethodPost {
+		c.out.Set(wire.AnswerLocation, c.in.Address())
+	}
+	switch c.in.Target.Kind {
+	case "dbs", "colls", "offers":
+		if c.in.Method != http.MethodGet && !c.out.IsList {
+			c.s.changes.Add(1)
+		}
+		if c.out.Range == "" {
+			c.out.SetMaster(c.s.changes.Load())
+		}
+	}
 }
 
 // sendError sends the answer for an error, unless an answer has been sent already.

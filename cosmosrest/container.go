@@ -18,6 +18,7 @@ import (
 // postContainers creates a container, or queries the containers of a database.
 func postContainers(c *call) error {
 	if c.in.IsQuery() {
+		c.out.SetQueriedContainers()
 		return eachContainer(c, resources.queryPage)
 	}
 	if err := c.allowAction(auth.Manage); err != nil {
@@ -34,6 +35,11 @@ func postContainers(c *call) error {
 	spec, err := p.checkSpec(c.s.o.Lenient)
 	if err != nil {
 		return err
+	}
+	if len(spec.Paths) > 1 && !wire.HasMultiHash(c.out.Version) {
+		return wire.BadRequest("The 'kind' value 'MultiHash' specified in the partition key definition is invalid. "+
+			"Please choose 'Hash' partition type. The request has x-ms-version: %s, and hierarchical keys need a later "+
+			"version", c.out.Version)
 	}
 	o, err := offered(c)
 	if err != nil {
@@ -152,7 +158,8 @@ func deleteContainer(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	c.out.SetContainer()
+	c.out.Range = "" // the reply is of the master partition
+	c.setQuota("collections", maxContainers, c.s.containersOf(cont.Database()))
 	return c.sendReply(http.StatusNoContent, nil)
 }
 
@@ -161,15 +168,31 @@ const containerQuota = "functions=25;storedProcedures=100;triggers=25;documentSi
 
 // replyContainer answers with a container.
 func replyContainer(c *call, status int, cont *docstore.Container) error {
-	c.out.Range = cont.PartitionAt("").ID
-	if c.s.sharesThroughput(cont) {
-		c.out.Set(wire.AnswerShared, "true")
+	part := cont.PartitionAt("")
+	c.out.SetSession(part.ID, cont.Newest(part.Range.Min))
+	if c.in.Method != http.MethodPut { // as in the service
+		c.out.SetItemLSN(0) // the definition is older than every document
+		if c.s.sharesThroughput(cont) {
+			c.out.Set(wire.AnswerShared, "true")
+		}
 	}
 	v, body := containerJSON(cont)
 	c.setOwner(cont)
-	c.out.SetContainer()
 	return c.replyResource(status, v, body)
 }
+
+// containersOf returns the number of containers in a database.
+func (s *Server) containersOf(database string) (n int) {
+	for _, cont := range s.db.Containers() {
+		if cont.Database() == database {
+			n++
+		}
+	}
+	return n
+}
+
+// itemQuota contains the service's limits of a container, as replies about items have them.
+const itemQuota = "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;"
 
 // sharesThroughput reports whether a container shares the throughput of its database: the database has an offer, and
 // the container has none.

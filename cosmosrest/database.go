@@ -45,7 +45,9 @@ func queryDatabases(c *call) error {
 	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
-	return c.s.databases().queryPage(c)
+	all := c.s.databases()
+	c.setQuota("databases", maxDatabases, len(all.all))
+	return all.queryPage(c)
 }
 
 // listDatabases lists the databases of the account.
@@ -97,6 +99,7 @@ func deleteDatabase(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
+	c.setQuota("databases", maxDatabases, len(c.s.db.Databases()))
 	return c.sendReply(http.StatusNoContent, nil)
 }
 
@@ -104,6 +107,9 @@ func deleteDatabase(c *call) error {
 func replyDatabase(c *call, status int, d docstore.Database) error {
 	v, body := databaseJSON(d)
 	c.setQuota("databases", maxDatabases, len(c.s.db.Databases()))
+	if c.in.Method == http.MethodGet {
+		c.out.SetItemLSN(v.Changed) // as the LSN of the master partition begins with a time
+	}
 	return c.replyResource(status, v, body)
 }
 

@@ -39,8 +39,13 @@ var itemSentences = map[int]string{
 		"https://aka.ms/cosmosdb-tsg-not-found",
 	http.StatusConflict: "Entity with the specified id already exists in the system.",
 	http.StatusPreconditionFailed: "Operation cannot be performed because one of the specified precondition " +
-		"is not met.",
+		"is not met. " + otherVersion,
 }
+
+// otherVersion is what the service says of a condition on a version that does not hold. The words about items have
+// changed, and programs look for either.
+const otherVersion = "One of the specified pre-condition is not met. Learn more: " +
+	"https://aka.ms/CosmosDB/sql/errors/precondition-failed."
 
 // resourceError is [errorOf] for an error about a database or container. The message begins with the service's
 // sentence.
@@ -48,10 +53,10 @@ func resourceError(err error) *wire.Error {
 	e := errorOf(err)
 	switch e.Status {
 	case http.StatusConflict:
-		return e.Led("Resource with specified id, name, or unique index already exists.")
+		return e.Led("Resource with specified id, name, or unique index already exists. " +
+			"Resource with specified id or name already exists.")
 	case http.StatusPreconditionFailed:
-		return e.Led("One of the specified pre-condition is not met. Learn more: " +
-			"https://aka.ms/CosmosDB/sql/errors/precondition-failed")
+		return e.Led(otherVersion)
 	}
 	return e
 }

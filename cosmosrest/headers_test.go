@@ -19,7 +19,8 @@ import (
 // spelledByHTTP are the names that HTTP itself defines and net/http writes, as it spells
 // them; the service's front end spells them so, too.
 var spelledByHTTP = map[string]bool{
-	"Allow": true, "Cache-Control": true, "Connection": true, "Content-Length": true, "Content-Type": true,
+	"Content-Location": true,
+	"Allow":            true, "Cache-Control": true, "Connection": true, "Content-Length": true, "Content-Type": true,
 	"Date": true, "Pragma": true, "Transfer-Encoding": true,
 }
 

@@ -192,7 +192,7 @@ func TestItemRefused(t *testing.T) {
 		{"POST", docs, `["p"]`, `{"pk":"p"}`, 400, "0", "BadRequest", "no id"},
 		{"POST", docs, `["p"]`, `{"id":7,"pk":"p"}`, 400, "0", "BadRequest", "number 7"},
 		{"POST", docs, `["p"]`, ``, 400, "0", "BadRequest", "not JSON"},
-		{"POST", docs, `["p"]`, `[]`, 400, "0", "BadRequest", "want an object"},
+		{"POST", docs, `["p"]`, `[]`, 400, "0", "BadRequest", "want an item"},
 		{"POST", docs, `["p"]`, `{"id":"b","pk":"p","ttl":0}`, 400, "0", "BadRequest", "number 0"},
 		{"POST", docs, `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
 		{"PUT", docs + "/a", `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},

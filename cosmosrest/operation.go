@@ -35,7 +35,8 @@ func operationOf(in *wire.Request) (*operation, error) {
 	if methods == "" {
 		return nil, wire.NotFound(0, "the path %q names no resource of this server", in.Path())
 	}
-	e := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed, "%s is not allowed on %s: want one of %s",
+	e := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed,
+		"RequestHandler.%s: %s is not allowed on %s: want one of %s", in.Method[:1]+strings.ToLower(in.Method[1:]),
 		in.Method, in.Path(), methods)
 	e.Allow = methods
 	return nil, e

@@ -2,10 +2,12 @@ package cosmosrest
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -89,12 +91,18 @@ func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resourc
 			"status":                  wire.Encode("online"),
 			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "lsn": wire.Encode(cont.Newest(partition.Range.Min)),
 		}
-		body.setIdentity(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed.Unix()})
+		body.setIdentity(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{rangeETag(rid), changed.Unix()})
 		// A page continues after an id, and the partitions are in the order of their ranges, so the upper bound of a
 		// range serves as its id here.
 		found.all = append(found.all, resource{partition.Range.Max, wire.Encode(body)})
 	}
 	return found
+}
+
+// rangeETag returns the ETag of a partition, which never changes: a split creates new partitions.
+func rangeETag(rid string) string {
+	b := sha256.Sum256([]byte(rid))
+	return fmt.Sprintf(`"%x-%x-%x-%x-%x"`, b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
 // rangeRID returns the resource id of a partition: the container's resource id, and 8 bytes, the last of which is the

@@ -79,12 +79,16 @@ func (p properties) numberVersion() {
 	}
 }
 
+// noKeyYet is what the service says of a container without a partition key in a database with a throughput. It says
+// the same of other databases here.
+const noKeyYet = "Shared throughput collection should have a partition key"
+
 // partitionKey parses the definition of the partition key. Without a version, keys are hashed by version 1, as in the
 // service for old clients. Hierarchical keys have only version 2.
 func (p properties) partitionKey() (paths []string, hashVersion int, err error) {
 	var key partitionKey
 	if p["partitionKey"] == nil {
-		return nil, 0, wire.BadRequest("partitionKey is missing: want one such as %s", wantKey)
+		return nil, 0, wire.BadRequest(noKeyYet+". partitionKey is missing: want one such as %s", wantKey)
 	}
 	if err := p.decodeMember("partitionKey", wantKey, &key); err != nil {
 		return nil, 0, err

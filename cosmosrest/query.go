@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
@@ -19,6 +20,7 @@ type itemQuery struct {
 	*query.Query
 	cont *docstore.Container
 	sel  query.Selection
+	all  bool // the query is of the server itself, which may ask all partitions
 }
 
 // queryItems serves POST docs with a query, and answers with a page of rows.
@@ -27,6 +29,11 @@ func queryItems(c *call) error {
 	if err != nil {
 		return err
 	}
+	return q.answer(c)
+}
+
+// answer answers with a page of the query's rows.
+func (q *itemQuery) answer(c *call) (err error) {
 	if q.Max, err = c.in.PageRows(); err != nil {
 		return err
 	}
@@ -121,7 +128,7 @@ func (q *itemQuery) firstPartition(c *call) (feed.Partition, error) {
 	if err != nil {
 		return part, err
 	}
-	if !only && !q.sel.Named {
+	if !only && !q.sel.Named && !q.all {
 		if err := q.refuseCrossing(c); err != nil {
 			return part, err
 		}
@@ -136,9 +143,11 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return nil
 	}
 	if !c.in.Flag(wire.HeaderCrossPartition) {
-		return wire.BadRequest("Cross partition query is required but disabled. Please set " +
+		e := wire.BadRequest("Cross partition query is required but disabled. Please set " +
 			"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
-			"your query to avoid this exception: a filter that leaves one partition key does")
+			"your query to avoid this exception. A filter that leaves one partition key does")
+		e.Bare = true
+		return e
 	}
 	construct := q.Crosses()
 	if construct == "" {
@@ -155,6 +164,7 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	e := wire.Errorf(http.StatusBadRequest, wire.SubCrossPartition, wire.CodeBadRequest,
 		"The provided cross partition query can not be directly served by the gateway. The reason is its %s: "+
 			"want it range by range, as the plan in additionalErrorInfo says", construct)
+	e.Bare = true
 	if e.Extra, err = json.Marshal(string(plan)); err != nil {
 		return err
 	}
@@ -189,6 +199,9 @@ func readFeed(c *call) error {
 	sel, err := c.readSelection(cont)
 	if err != nil {
 		return err
+	}
+	if strings.EqualFold(c.in.Header(wire.HeaderDirection), "Reverse") {
+		return readReversed(c, cont, sel)
 	}
 	most, err := c.in.PageRows()
 	if err != nil {
@@ -231,7 +244,22 @@ func readFeed(c *call) error {
 	}
 	c.chargeRequest(cont, part.ID, service.ScanCharge(scan.Read()))
 	c.out.SetCount(docs.Count())
+	c.out.SetQueried()
 	return c.sendReply(http.StatusOK, docs.Finish())
+}
+
+// reversedFeed returns all documents, the newest first: no document has the member, so all documents are equal, and
+// equal documents are in the order of their creation, or in reverse if the first column is.
+const reversedFeed = `SELECT * FROM c ORDER BY c["$none"]["$none"] DESC`
+
+// readReversed serves ReadFeed from the newest document to the oldest.
+func readReversed(c *call, cont *docstore.Container, sel query.Selection) (err error) {
+	q := itemQuery{cont: cont, sel: sel}
+	if q.Query, err = query.New(cont, sel, query.Text{Query: reversedFeed}, &c.work, &c.s.results); err != nil {
+		return err
+	}
+	q.all = true
+	return q.answer(c)
 }
 
 // goOn sets the continuation, from which the next page begins.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
@@ -109,6 +110,7 @@ type Server struct {
 	budgets   *meter.Budgets // nil means no limit
 	load      *meter.Load
 	results   query.Results
+	changes   atomic.Int64 // the LSN of databases, containers and offers: it grows with each change of them
 	failures  failures
 }
 
@@ -116,6 +118,7 @@ type Server struct {
 func New(db *docstore.DB, o Options) (*Server, error) {
 	s := &Server{db: db, o: o, log: o.Logger, load: meter.NewLoad()}
 	s.failures.checkRoom = db.CheckRoom
+	s.changes.Store(time.Now().Unix()) // so that a server begins above the LSNs of the server before
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -99,7 +99,9 @@ func (w *world) do(t testing.TB, method, path string, headers map[string]string,
 	}
 	rec := httptest.NewRecorder()
 	w.ServeHTTP(rec, r)
-	return answer{method + " " + path, rec.Code, received(t, rec), rec.Body.Bytes()}
+	got := received(t, rec)
+	checkReplyHeaders(t, r, rec.Code, got)
+	return answer{method + " " + path, rec.Code, got, rec.Body.Bytes()}
 }
 
 // received are the headers of an answer as clients keep them, which spell the names anew.

@@ -33,8 +33,12 @@ func createItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	if w.Body, err = c.in.Body(wire.MaxItem); err != nil {
+	if w.Body, err = c.readItemBody(); err != nil {
 		return err
+	}
+	if firstByte(w.Body) == '[' {
+		return wire.BadRequest("One of the specified inputs is invalid. The body is an array: want an item, or the " +
+			"header x-ms-cosmos-is-batch-request: True for a batch")
 	}
 	key, err := c.in.Key()
 	if err != nil {
@@ -51,6 +55,24 @@ func createItem(c *call) error {
 		return err
 	}
 	return c.writeItems(p, w)
+}
+
+// readItemBody reads the body of an item or of a patch, and writes its numbers as the service stores them. A lenient
+// server stores what the client wrote.
+func (c *call) readItemBody() ([]byte, error) {
+	body, err := c.in.Body(wire.MaxItem)
+	if err != nil {
+		return nil, err
+	}
+	return c.s.storedForm(body)
+}
+
+// storedForm returns an item as the service stores it.
+func (s *Server) storedForm(body []byte) ([]byte, error) {
+	if s.o.Lenient {
+		return body, nil
+	}
+	return wire.StoredForm(body)
 }
 
 // keyOf returns the partition key of a body that came without a partition key header.
@@ -79,7 +101,7 @@ func replaceItem(c *call) error {
 	if err := c.allowAction(auth.Replace); err != nil {
 		return err
 	}
-	body, err := c.in.Body(wire.MaxItem)
+	body, err := c.readItemBody()
 	if err != nil {
 		return err
 	}

@@ -51,5 +51,5 @@ func unsupported(features []string) *Error {
 	for _, f := range features {
 		lines = append(lines, "Query contained "+f+", which the calling client does not support.")
 	}
-	return failf(-1, "%s", strings.Join(lines, "\n"))
+	return failf(-1, "%s", strings.Join(lines, "\r\n"))
 }

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Answers. A status and its headers are sent once, with the charge and the activity id of the request. The names of
@@ -19,6 +17,10 @@ type Answer struct {
 	Status    int     // 0 until the status was sent
 	Bytes     int64   // of the body, so far
 	Range     string  // id of the partition key range of the answer; may be empty
+	Kind      string  // of the resource
+	Method    string  // of the request
+	IsList    bool    // the request is a query, or reads a set of resources
+	Version   string  // of the protocol, which the client speaks
 
 	begun  time.Time
 	w      http.ResponseWriter
@@ -27,7 +29,7 @@ type Answer struct {
 }
 
 // usualHeaders is how many headers an answer can have without an allocation. Nearly all answers have fewer.
-const usualHeaders = 14 // of an answer
+const usualHeaders = 18 // of an answer
 
 // NewAnswer returns an unsent answer to the request with an activity id.
 func NewAnswer(w http.ResponseWriter, activity string) Answer {
@@ -65,9 +67,18 @@ func (a *Answer) SetItemLSN(lsn int64) {
 // SetSession sets the session token and the LSN of a partition.
 func (a *Answer) SetSession(partition string, lsn int64) {
 	a.Range = partition
-	a.Set(AnswerSession, service.SessionToken(partition, lsn))
+	a.Set(AnswerSession, SessionToken(a.Version, partition, lsn))
 	a.SetLSN(lsn)
 }
+
+// SetMaster sets the session token and the LSN of the master partition, which has databases, containers and offers.
+func (a *Answer) SetMaster(lsn int64) {
+	a.SetSession(masterRange, lsn)
+	a.Range = ""
+}
+
+// masterRange is the id of the only range of the master partition.
+const masterRange = "0"
 
 // SetQueried sets the headers that describe how a query was run.
 func (a *Answer) SetQueried() {
@@ -76,10 +87,11 @@ func (a *Answer) SetQueried() {
 	h["x-ms-cosmos-query-execution-info"] = executionInfo
 }
 
-// SetContainer sets the headers of answers with a container.
-func (a *Answer) SetContainer() {
+// SetQueriedContainers sets the headers of a query of containers.
+func (a *Answer) SetQueriedContainers() {
 	h := a.w.Header()
 	h["collection-partition-index"], h["collection-service-index"] = zero, zero
+	h["x-ms-cosmos-query-execution-info"] = executionInfo
 }
 
 // Send sends the answer. A nil body is empty. Any other body is JSON, unless its content type has been set. The error
@@ -126,16 +138,17 @@ func (a *Answer) writeHeader(status int) {
 	if a.Range != "" {
 		a.Set(AnswerRange, a.Range)
 	}
-	h := a.w.Header()
-	h["x-ms-gatewayversion"] = gatewayVersion
-	h["x-ms-serviceversion"] = serviceVersion
-	h["x-ms-schemaversion"] = schemaVersion
-	h["x-ms-last-state-change-utc"] = startTime
-	h["x-ms-xp-role"], h["x-ms-transport-request-id"] = one, one
-	h["x-ms-number-of-read-regions"] = zero
-	h["Cache-Control"], h["Pragma"] = noStore, noCache
+	h, own := a.w.Header(), Reply(a.Kind, a.Method, a.IsList, status)
+	for i := range constantHeaders {
+		if row := &constantHeaders[i]; row.Always.Has(own) {
+			h[row.key] = row.values
+		}
+	}
 	if lsn := lowerCase(h, AnswerLSN); lsn != nil {
-		setReplicas(h, lsn)
+		h["x-ms-cosmos-llsn"], h["x-ms-global-committed-lsn"] = lsn, lsn
+		if (ofPrimary | anyError).Has(own) {
+			setQuorum(h, lsn)
+		}
 	}
 	a.Status = status
 }
@@ -143,11 +156,10 @@ func (a *Answer) writeHeader(status int) {
 // lowerCase returns a header of an answer. Get cannot be used, because Get looks for the canonical name.
 func lowerCase(h http.Header, name string) []string { return h[name] }
 
-// setReplicas sets the headers in which the service reports how far its replicas and regions are. This server has
-// only a single replica, so all these headers have the same LSN.
-func setReplicas(h http.Header, lsn []string) {
-	h["x-ms-cosmos-llsn"], h["x-ms-cosmos-quorum-acked-llsn"] = lsn, lsn
-	h["x-ms-global-committed-lsn"], h["x-ms-quorum-acked-lsn"] = lsn, lsn
+// setQuorum sets the headers in which the service reports how far its replicas are. This server has only a single
+// replica, so all these headers have the same LSN.
+func setQuorum(h http.Header, lsn []string) {
+	h["x-ms-cosmos-quorum-acked-llsn"], h["x-ms-quorum-acked-lsn"] = lsn, lsn
 	h["x-ms-current-replica-set-size"], h["x-ms-current-write-quorum"] = replicas, quorum
 }
 
@@ -181,9 +193,13 @@ func (a *Answer) SetSubStatus(sub int) {
 // is unknown or the rest of a body is still to come.
 func (a *Answer) SetError(e *Error, last bool) {
 	a.SetSubStatus(e.Sub)
-	// Removes the owner of a resource that is not served.
-	delete(a.w.Header(), AnswerContentPath)
-	delete(a.w.Header(), AnswerAltContentPath)
+	// Removes what was set about a resource that is not served.
+	own := Reply(a.Kind, a.Method, a.IsList, e.Status)
+	for _, row := range replyHeaders {
+		if !(row.Always | row.Maybe).Has(own) {
+			delete(a.w.Header(), row.key)
+		}
+	}
 	if e.After > 0 {
 		a.Set(AnswerRetryAfter, strconv.FormatInt(max(e.After.Milliseconds(), 1), 10))
 	}

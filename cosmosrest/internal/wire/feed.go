@@ -32,9 +32,8 @@ func (r *Request) FeedMode() (mode feed.Mode, wrapped bool, err error) {
 	return mode, wrapped, nil
 }
 
-// FeedStart reads where a feed begins: at the beginning, unless a header says otherwise. A start time remains in
-// force together with a continuation, because after a merge, changes before the start time may follow the
-// continuation.
+// FeedStart reads where a feed begins: at the beginning, unless a header says otherwise. As in the service, a start
+// time has no effect beside a continuation.
 func (r *Request) FeedStart() (p feed.Position, err error) {
 	p.Start = feed.FromBeginning()
 	if text := r.Header(HeaderIfModified); text != "" {
@@ -56,7 +55,7 @@ func (r *Request) FeedStart() (p feed.Position, err error) {
 		return p, BadRequest("If-None-Match is %.64q: want an ETag that a feed has given, such as %q, or *", text,
 			`"42"`)
 	default:
-		p.Token = text
+		p.Token, p.Start = text, feed.FromBeginning()
 	}
 	return p, nil
 }

@@ -18,6 +18,7 @@ const (
 	HeaderContinueOnErr  = "X-Ms-Cosmos-Batch-Continue-On-Error"
 	HeaderCrossPartition = "X-Ms-Documentdb-Query-Enablecrosspartition"
 	HeaderDate           = "X-Ms-Date"
+	HeaderDirection      = "X-Ms-Enumeration-Direction"
 	HeaderEndEPK         = "X-Ms-End-Epk"
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
 	HeaderIfMatch        = "If-Match"
@@ -41,6 +42,7 @@ const (
 	HeaderSession        = "X-Ms-Session-Token"
 	HeaderStartEPK       = "X-Ms-Start-Epk"
 	HeaderThroughput     = "X-Ms-Offer-Throughput"
+	HeaderVersion        = "X-Ms-Version"
 	HeaderToAutoscale    = "X-Ms-Cosmos-Migrate-Offer-To-Autopilot"
 	HeaderToManual       = "X-Ms-Cosmos-Migrate-Offer-To-Manual-Throughput"
 	HeaderUpsert         = "X-Ms-Documentdb-Is-Upsert"
@@ -62,6 +64,7 @@ const (
 	AnswerIndexMetrics   = "x-ms-cosmos-index-utilization"
 	AnswerItemLSN        = "x-ms-item-lsn" // of the last write of the item
 	AnswerItemCount      = "x-ms-item-count"
+	AnswerLocation       = "Content-Location"
 	AnswerLSN            = "lsn"
 	AnswerMinThroughput  = "x-ms-cosmos-min-throughput"
 	AnswerOfferPending   = "x-ms-offer-replace-pending"

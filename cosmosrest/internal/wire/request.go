@@ -49,7 +49,11 @@ func (r *Request) Client() string {
 
 // Parse reads the path into Target.
 func (r *Request) Parse() (err error) {
-	r.Target, err = ParsePath(r.http.URL.EscapedPath())
+	path := r.http.URL.EscapedPath()
+	if u := r.http.URL; (u.RawQuery != "" || u.ForceQuery) && strings.Contains(path, "/docs/") {
+		path += "%3F" + u.RawQuery // some clients send an id with a question mark as it is
+	}
+	r.Target, err = ParsePath(path)
 	return err
 }
 
@@ -81,6 +85,12 @@ func (r *Request) Base() (scheme, host string) {
 		return "http", r.http.Host
 	}
 	return "https", r.http.Host
+}
+
+// Address returns the whole address that the client called.
+func (r *Request) Address() string {
+	scheme, host := r.Base()
+	return scheme + "://" + host + r.http.URL.EscapedPath()
 }
 
 // A body may take a fixed time plus a time for its length, so a slow client cannot hold a connection for hours. Only

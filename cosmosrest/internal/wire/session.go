@@ -3,6 +3,7 @@ package wire
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/millrace/changefeed/feed"
@@ -43,13 +44,16 @@ func Consistent(level, session string, part feed.Partition, newest int64) error 
 	}
 	for token := range strings.SplitSeq(session, ",") {
 		id, lsn, ok := service.Session(token)
+		if plain, err := strconv.ParseInt(token, 10, 64); err == nil { // of the oldest versions of the protocol
+			id, lsn, ok = part.ID, plain, true
+		}
 		if !ok {
 			return BadRequest("session token %q is invalid: want one such as 0:-1#5", token)
 		}
 		if lsn > newest && (id == part.ID || slices.Contains(part.Parents, id)) {
 			return Errorf(http.StatusNotFound, SubNoSession, CodeNotFound,
-				"The read session is not available for the input session token. It is %q, and partition %s is "+
-					"at LSN %d", token, part.ID, newest)
+				"The read session is not available for the input session token. The read/write session is not "+
+					"available. The token is %q, and partition %s is at LSN %d", token, part.ID, newest)
 		}
 	}
 	return nil

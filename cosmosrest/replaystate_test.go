@@ -1,0 +1,158 @@
+package cosmosrest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// The state that a recorded request needs: databases, containers and documents that were there before.
+
+// arrange creates what the path of an exchange names, and what the reply lists.
+func (r *replayer) arrange(e *exchange) {
+	if e.isHosted() {
+		r.arrangeHosted(e)
+		return
+	}
+	parts := strings.Split(strings.Trim(e.Path, "/"), "/")
+	creates := e.Method == http.MethodPost && e.Status == http.StatusCreated
+	if len(parts) < 2 && parts[0] != "dbs" {
+		return
+	}
+	if len(parts) >= 2 {
+		r.needDatabase(parts[1])
+	}
+	var listed struct{ Databases, DocumentCollections, Documents []properties }
+	_ = json.Unmarshal([]byte(e.ResponseBody), &listed)
+	for _, d := range listed.Databases {
+		id, _ := d.id()
+		r.needDatabase(id)
+	}
+	for _, c := range listed.DocumentCollections {
+		id, _ := c.id()
+		r.needContainer(parts[1], id, c.without(systemMembers...), e)
+	}
+	if len(parts) >= 4 {
+		r.needContainer(parts[1], parts[3], nil, e)
+	}
+	if len(parts) >= 5 && parts[4] == "docs" && !creates {
+		r.needDocuments(parts[1], parts[3])
+	}
+}
+
+// needDatabase creates a database, unless it exists.
+func (r *replayer) needDatabase(id string) {
+	if _, err := r.db.Database(id); err == nil || r.isKnown(id) {
+		return
+	}
+	var headers map[string]string
+	for _, e := range r.scenario {
+		if e.ResponseHeaders["x-ms-share-throughput"] == "true" {
+			headers = map[string]string{"x-ms-offer-throughput": "400"}
+		}
+	}
+	r.do(r.t, "POST", "/dbs", headers, fmt.Sprintf(`{"id":%q}`, id)).want(r.t, http.StatusCreated)
+}
+
+// isKnown reports whether a name is the resource id of something that the scenario has created.
+func (r *replayer) isKnown(id string) bool { return r.ours[id] != "" }
+
+// needContainer creates a container, unless it exists.
+func (r *replayer) needContainer(db, id string, body properties, e *exchange) {
+	if _, err := r.db.Container(db + "/" + id); err == nil || r.isKnown(id) {
+		return
+	}
+	if body == nil {
+		body = properties{"id": json.RawMessage(fmt.Sprintf("%q", id))}
+	}
+	if body["partitionKey"] == nil {
+		body["partitionKey"] = json.RawMessage(fmt.Sprintf(`{"paths":[%q],"kind":"Hash"}`, r.keyPath(e)))
+	}
+	text, _ := json.Marshal(body)
+	r.do(r.t, "POST", "/dbs/"+r.translate(db)+"/colls", nil, string(text)).want(r.t, http.StatusCreated)
+}
+
+// keyPath returns the path at which a document has the value of the partition key header.
+func (r *replayer) keyPath(e *exchange) string {
+	var key []any
+	_ = json.Unmarshal([]byte(e.RequestHeaders["x-ms-documentdb-partitionkey"]), &key)
+	for _, body := range []string{e.RequestBody, e.ResponseBody} {
+		var doc map[string]any
+		if json.Unmarshal([]byte(body), &doc) != nil || len(key) == 0 {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(doc)) {
+			if doc[name] == key[0] && !strings.HasPrefix(name, "_") {
+				return "/" + name
+			}
+		}
+	}
+	return "/id"
+}
+
+// needDocuments creates the documents of all replies of the scenario, if the scenario creates none itself.
+func (r *replayer) needDocuments(db, coll string) {
+	cont, err := r.db.Container(r.translate(db) + "/" + r.translate(coll))
+	if err != nil || cont.Count() > 0 {
+		return
+	}
+	for _, e := range r.scenario {
+		if e.Method == http.MethodPost && e.Status == http.StatusCreated && strings.HasSuffix(e.Path, "/docs") {
+			return
+		}
+	}
+	for _, e := range r.scenario {
+		var page struct{ Documents []json.RawMessage }
+		_ = json.Unmarshal([]byte(e.ResponseBody), &page)
+		_, id, isOne := strings.Cut(e.Path, "/docs/")
+		switch {
+		case isOne && e.Method == http.MethodDelete:
+			page.Documents = append(page.Documents, json.RawMessage(fmt.Sprintf(`{"id":%q}`, id)))
+		case isOne && id != "", e.Method == http.MethodPost && e.Status == http.StatusOK:
+			page.Documents = append(page.Documents, json.RawMessage(e.ResponseBody))
+		}
+		for _, doc := range page.Documents {
+			var p properties
+			if json.Unmarshal(doc, &p) != nil {
+				continue
+			}
+			body, _ := json.Marshal(p.without("_rid", "_self", "_etag", "_attachments", "_ts"))
+			key, err := cont.KeyOf(body)
+			if err != nil {
+				continue
+			}
+			r.do(r.t, "POST", "/dbs/"+r.translate(db)+"/colls/"+r.translate(coll)+"/docs",
+				map[string]string{
+					"x-ms-documentdb-partitionkey": string(key), "x-ms-documentdb-is-upsert": "true",
+				}, string(body))
+		}
+	}
+}
+
+// arrangeHosted creates the database of the transcription, and the documents whose creation was not recorded.
+func (r *replayer) arrangeHosted(e *exchange) {
+	if _, err := r.db.Database("dbimp_it"); err != nil {
+		r.do(r.t, "POST", "/dbs", map[string]string{"x-ms-offer-throughput": "100000"}, `{"id":"dbimp_it"}`).
+			want(r.t, http.StatusCreated)
+	}
+	if e.Path == "/dbs/dbimp_it/colls/uk/docs" && e.Method == http.MethodGet { // its time to live was over
+		r.do(r.t, "DELETE", e.Path+"/3", under("p"), "").want(r.t, http.StatusNoContent)
+	}
+	cont, err := r.db.Container("dbimp_it/bulk")
+	if err != nil || cont.Count() > 0 {
+		return
+	}
+	for n := 0; n < 2500; n += 100 {
+		key := fmt.Sprintf("p%d", n/500)
+		var ops []string
+		for i := n; i < n+100; i++ {
+			ops = append(ops, fmt.Sprintf(
+				`{"operationType":"Create","resourceBody":{"id":"i%d","pk":%q,"n":%d,"grp":"g%d"}}`, i, key, i, i%3))
+		}
+		r.do(r.t, "POST", "/dbs/dbimp_it/colls/bulk/docs", under(key, "x-ms-cosmos-is-batch-request", "True",
+			"x-ms-cosmos-batch-atomic", "True"), "["+strings.Join(ops, ",")+"]").want(r.t, http.StatusOK)
+	}
+}
