@@ -89,6 +89,7 @@ func (k *checker) checkContainer(num uint32, l *layout) error {
 		{tableTTL, k.checkExpiry},
 		{tableUnique, k.checkUniqueKey},
 		{tableID, k.checkIDEntry},
+		{tableMoved, k.checkMoved},
 		{tableLow, k.checkLowWater},
 		{tableTally, k.checkTally},
 	} {
@@ -164,6 +165,9 @@ func (k *checker) checkDocument(tail, value []byte) error {
 		if err := k.checkPresent("id index", idKey(k.cont, string(id), string(epk), string(pk)), nil); err != nil {
 			return err
 		}
+	}
+	if err := k.checkOrder(s, tail, pk, id); err != nil {
+		return err
 	}
 	for i, u := range s.uniq {
 		if err := k.checkPresent("unique key", uniqueKey(k.cont, i, string(epk), string(pk), u), id); err != nil {

@@ -137,10 +137,12 @@ func TestLogical(t *testing.T) {
 	if _, err := c.Commit(t.Context(), p, writes); err != nil { // LSN 11
 		t.Fatal(err)
 	}
-	all := []string{"d@1", "c@7", "b@9", "z@11", "y@11"}
-	for after, want := range map[int64][]string{0: all, 1: all[1:], 6: all[1:], 7: all[2:], 10: all[3:], 11: nil} {
+	all := []string{"d@1", "b@9", "c@7", "z@11", "y@11"}
+	for after, want := range map[int64][]string{
+		0: all, 1 << 8: all[1:], 2<<8 - 1: all[1:], 3 << 8: all[2:], 10 << 8: all[3:], 11 << 8: all[4:], 11<<8 + 1: nil,
+	} {
 		if got := found(t, c.Logical(t.Context(), p, after)); !slices.Equal(got, want) {
-			t.Errorf("items behind LSN %d are %v, want %v", after, got, want)
+			t.Errorf("items behind number %d are %v, want %v", after, got, want)
 		}
 	}
 	if got := found(t, c.Logical(t.Context(), feed.Key("none"), 0)); len(got) != 0 {
@@ -168,9 +170,9 @@ func TestLogicalPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := found(t, c.Logical(t.Context(), feed.Key("x"), 1)), []string{"2@3", "4@5"}; !slices.Equal(got,
+	if got, want := found(t, c.Logical(t.Context(), feed.Key("x"), 1<<8)), []string{"2@3", "4@5"}; !slices.Equal(got,
 		want) {
-		t.Errorf("items under x behind LSN 1 are %v, want %v", got, want)
+		t.Errorf("items under x behind number 256 are %v, want %v", got, want)
 	}
 	if got, want := found(t, c.Logical(t.Context(), feed.Key("y", 3), 0)), []string{"3@4"}; !slices.Equal(got, want) {
 		t.Errorf("items under y, 3 are %v, want %v", got, want)
@@ -199,9 +201,9 @@ func TestWithIDs(t *testing.T) {
 			t.Errorf("ids that begin with %q: %v, want %v", prefix, got, want)
 		}
 	}
-	if got, want := found(t, c.WithIDs(t.Context(), "app", 1)), []string{"app@4", "app..3@5"}; !slices.Equal(got,
+	if got, want := found(t, c.WithIDs(t.Context(), "app", 1<<8)), []string{"app@4", "app..3@5"}; !slices.Equal(got,
 		want) {
-		t.Errorf("ids behind LSN 1: %v, want %v", got, want)
+		t.Errorf("ids behind number 256: %v, want %v", got, want)
 	}
 	plain := container(t, db, docstore.ContainerSpec{ID: "plain"})
 	for _, err := range plain.WithIDs(t.Context(), "a", 0) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 
 	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
@@ -113,45 +112,6 @@ const (
 	maxChunk = 1000
 )
 
-// Documents yields the documents of a range that were last written after an LSN, in the order of these writes. If the
-// range spans several partitions, you get [feed.ErrGone]. An error comes as the last pair.
-func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) iter.Seq2[Item, error] {
-	return func(yield func(Item, error) bool) {
-		if err := s.documents(ctx, rng, after, yield); err != nil {
-			yield(Item{}, fmt.Errorf("read documents of %q: %w", s.c.ID(), err))
-		}
-	}
-}
-
-// documents calls yield for the documents of a range until yield returns false.
-func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, yield func(Item, error) bool) error {
-	part, err := s.l.partitionOfAll(rng)
-	if err != nil {
-		return err
-	}
-	head, err := s.LSN()
-	if err != nil {
-		return err
-	}
-	sel := selection{rng: rng, begin: begin{lsn: after, since: anyTime}}
-	for chunk := minChunk; sel.lsn < head; chunk = min(4*chunk, maxChunk) {
-		if err := s.c.checkUsable(ctx); err != nil {
-			return err
-		}
-		b := &pageBuilder{max: chunk, hint: &s.c.hint, PageMemory: new(PageMemory)}
-		if sel.lsn, err = s.collectPage(ctx, b, part, sel); err != nil {
-			return err
-		}
-		for _, ch := range b.cutChanges() {
-			if !yield(Item{ID: ch.ID, Key: ch.PartitionKey, ETag: ch.ETag, LSN: ch.LSN, Time: ch.Time, Body: ch.Body},
-				nil) {
-				return nil
-			}
-		}
-	}
-	return nil
-}
-
 // Item returns a document of the snapshot, or [feed.ErrNotFound]. The key must have all
 // levels.
 func (s *Snapshot) Item(ctx context.Context, key feed.PartitionKey, id string) (Item, error) {
@@ -200,5 +160,5 @@ func (s *Snapshot) lookUp(key []byte) (Item, bool, error) {
 	if err != nil {
 		return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return e.item(at.lsn), true, nil
+	return e.itemOf(&at), true, nil
 }

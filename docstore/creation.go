@@ -1,0 +1,360 @@
+package docstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/millrace/changefeed/docstore/internal/fields"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
+)
+
+// The order of creation. A document that was never replaced has its only version at the LSN of its creation, so a log
+// already has these documents in this order. Only a replaced document is out of place, because its last version comes
+// later in the log. An index has the replaced documents alone, by the number in their resource id. A reader merges
+// the log with that index.
+//
+// So a create writes nothing for the order, and only the first replace of a document writes a key. Containers whose
+// documents are never replaced are read as fast as a feed.
+
+// number returns the number in the resource id of a document. Resource ids made by older versions contain a hash.
+func (s *slot) number(pk, id string) int64 {
+	if s.born != 0 {
+		return s.born
+	}
+	return hashedNumber(pk, id)
+}
+
+// isMoved reports whether a document's last version is at another place than its creation, so the document is in the
+// index of moved documents.
+func (s *slot) isMoved() bool { return s.born != birth(s.addr) }
+
+// movedKey returns the key of a document in the index of moved documents. The index is divided by the logs of the
+// last versions, so that a reader of a partition reads only the documents of its own logs.
+func movedKey(cont, log uint32, number int64, doc []byte) []byte {
+	return append(movedFrom(cont, log, number, len(doc)), doc...)
+}
+
+// movedFrom returns the beginning of the keys with a number.
+func movedFrom(cont, log uint32, number int64, room int) []byte {
+	key := binary.BigEndian.AppendUint32(tableKey(tableMoved, cont, 4+8+room), log)
+	return binary.BigEndian.AppendUint64(key, uint64(number))
+}
+
+// splitMoved splits the tail of a key of movedKey.
+func splitMoved(tail []byte) (log uint32, number int64, doc []byte, err error) {
+	if len(tail) < 4+8 {
+		return 0, 0, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+	}
+	return binary.BigEndian.Uint32(tail), int64(binary.BigEndian.Uint64(tail[4:])), tail[4+8:], nil
+}
+
+// noteMove changes the index of moved documents when the slot at a key of the primary index changes. A slot that is
+// nil does not exist.
+func (g *group) noteMove(cont uint32, key []byte, before, after *slot) {
+	was, is := before != nil && before.isMoved(), after != nil && after.isMoved()
+	if was == is && (!was || before.log == after.log) {
+		return
+	}
+	doc := tailOf(key)
+	_, pk, id, _ := splitDoc(doc) // made by docKey
+	if was {
+		g.drop(movedKey(cont, before.log, before.number(string(pk), string(id)), doc), 0)
+	}
+	if is {
+		g.set(movedKey(cont, after.log, after.number(string(pk), string(id)), doc), nil)
+	}
+}
+
+// Documents yields the documents of a range whose number is greater than after, in the order of their numbers, which
+// is the order of creation; see [Item]. If the range spans several partitions, you get [feed.ErrGone]. An error comes
+// as the last pair.
+func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		if err := s.documents(ctx, rng, after, yield); err != nil {
+			yield(Item{}, fmt.Errorf("read documents of %q: %w", s.c.ID(), err))
+		}
+	}
+}
+
+// documents calls yield for the documents of a range until yield returns false.
+func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, yield func(Item, error) bool) error {
+	part, err := s.l.partitionOfAll(rng)
+	if err != nil {
+		return err
+	}
+	head, err := s.LSN()
+	if err != nil {
+		return err
+	}
+	m := merge{
+		s: s, logs: s.l.logsOf(part), rng: rng, after: after, head: head,
+		walked: max(birthLSN(after)-1, 0), movedAfter: after, chunk: minChunk, movedChunk: minChunk,
+	}
+	for {
+		item, found, err := m.nextItem(ctx)
+		if err != nil || !found || !yield(item, nil) {
+			return err
+		}
+	}
+}
+
+// merge merges the log of a partition with the index of moved documents.
+type merge struct {
+	s     *Snapshot
+	logs  []uint32
+	rng   feed.Range
+	after int64 // numbers up to this one are left out
+	head  int64
+
+	fresh  []Item // documents at the place of their creation
+	walked int64  // LSN up to which the logs were read
+	chunk  int
+
+	moved      []movedDoc
+	movedAfter int64 // number up to which the index was read
+	movedChunk int
+	movedEnd   bool
+}
+
+// movedDoc is a document in the index of moved documents: its number, and its key in the primary index.
+type movedDoc struct {
+	number int64
+	key    []byte
+}
+
+// nextItem returns the document with the lowest number.
+func (m *merge) nextItem(ctx context.Context) (Item, bool, error) {
+	for {
+		if len(m.moved) == 0 && !m.movedEnd {
+			if err := m.readMoved(ctx); err != nil {
+				return Item{}, false, err
+			}
+		}
+		next := int64(math.MaxInt64)
+		if len(m.moved) > 0 {
+			next = m.moved[0].number
+		}
+		switch {
+		case len(m.fresh) > 0 && m.fresh[0].Number < next:
+			item := m.fresh[0]
+			m.fresh = m.fresh[1:]
+			return item, true, nil
+		case len(m.fresh) == 0 && m.walked < min(birthLSN(next), m.head):
+			if err := m.readFresh(ctx, birthLSN(next)); err != nil {
+				return Item{}, false, err
+			}
+		case len(m.moved) == 0:
+			return Item{}, false, nil
+		default:
+			key := m.moved[0].key
+			m.moved = m.moved[1:]
+			if item, found, err := m.s.lookUp(key); err != nil || found {
+				return item, found, err
+			}
+		}
+	}
+}
+
+// readMoved reads a chunk of the index of moved documents.
+func (m *merge) readMoved(ctx context.Context) error {
+	if err := m.s.c.checkUsable(ctx); err != nil {
+		return err
+	}
+	whole := true
+	for _, log := range m.logs {
+		more, err := m.readMovedOf(log)
+		if err != nil {
+			return err
+		}
+		whole = whole && !more
+	}
+	slices.SortFunc(m.moved, func(a, b movedDoc) int { return cmp.Compare(a.number, b.number) })
+	m.movedEnd = whole
+	if !whole {
+		// The chunks of several logs end at different numbers, and the lowest counts.
+		m.moved = m.moved[:min(len(m.moved), m.movedChunk)]
+		m.movedAfter = m.moved[len(m.moved)-1].number
+	}
+	m.movedChunk = min(4*m.movedChunk, maxChunk)
+	return nil
+}
+
+// readMovedOf adds a chunk of the moved documents of a log, and reports whether the log has more.
+func (m *merge) readMovedOf(log uint32) (more bool, err error) {
+	cont := m.s.c.num
+	it, err := m.s.held.view.Cursor(movedFrom(cont, log, m.movedAfter+1, 0), movedFrom(cont, log+1, 0, 0))
+	if err != nil {
+		return false, err
+	}
+	defer it.CloseInto(&err, "close cursor")
+	own := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		_, number, doc, err := splitMoved(tailOf(it.Key()))
+		if err != nil {
+			return false, err
+		}
+		if epk, _, _ := bytes.Cut(doc, []byte{0}); !m.rng.Holds(string(epk)) {
+			continue
+		}
+		if own == m.movedChunk {
+			return true, nil
+		}
+		own++
+		m.moved = append(m.moved, movedDoc{number, append(tableKey(tableDoc, cont, len(doc)), doc...)})
+	}
+	return false, it.Err()
+}
+
+// skipSlack is how many versions of moved documents a chunk may skip in vain. A walk beyond the needed LSN goes on
+// only while the walk finds documents, because a log may end with millions of versions of moved documents.
+const skipSlack = 64
+
+// readFresh reads a chunk of the documents that are at the place of their creation. The documents up to the LSN
+// needed are read in any case.
+func (m *merge) readFresh(ctx context.Context, needed int64) error {
+	if err := m.s.c.checkUsable(ctx); err != nil {
+		return err
+	}
+	at := m.s.moment
+	at.head = m.head
+	f, err := at.feed(m.logs, selection{rng: m.rng, begin: begin{lsn: m.walked, since: anyTime}})
+	if err != nil {
+		return err
+	}
+	b := &pageBuilder{max: m.chunk, hint: &m.s.c.hint, PageMemory: new(PageMemory)}
+	m.chunk = min(4*m.chunk, maxChunk)
+	var numbers []int64
+	skipped, last := 0, m.walked
+	f.stop = func(lsn int64) bool {
+		idle := lsn > needed && skipped > skipSlack+4*len(numbers)
+		if lsn != last && (b.full() || idle) {
+			return true
+		}
+		last = lsn
+		return false
+	}
+	err = f.eachShown(ctx, &m.s.l.spec, func(e *entry, a addr) (bool, error) {
+		number := birth(a)
+		if e.op != opCreate || !m.s.c.isBorn(e, number) {
+			skipped++
+			return true, nil
+		}
+		if number <= m.after {
+			return true, nil
+		}
+		numbers = append(numbers, number)
+		return true, b.add(m.s.c, nil, e, a.lsn, feed.LatestVersion)
+	})
+	if err != nil {
+		return err
+	}
+	if m.walked = m.head; f.stopped {
+		m.walked = last
+	}
+	m.fresh = m.fresh[:0]
+	for i, ch := range b.cutChanges() {
+		m.fresh = append(m.fresh, Item{
+			ID: ch.ID, Key: ch.PartitionKey, ETag: ch.ETag, LSN: ch.LSN, Time: ch.Time, Body: ch.Body,
+			Number: numbers[i],
+		})
+	}
+	return nil
+}
+
+// isBorn reports whether a document has the number of a version that created it. In stores of older versions, some
+// documents have the number of a hash instead.
+func (c *Container) isBorn(e *entry, number int64) bool {
+	return !c.db.hashed || service.SystemText(e.body, "_rid") == itemRID(c.own, number, "", "")
+}
+
+// orderAll builds the index of moved documents in a store of an older version. If the build is interrupted, the next
+// one begins again, because an older program may have changed the documents meanwhile.
+func (ld loader) orderAll() (err error) {
+	w := ld.db.eng.NewBatch(0)
+	w.DropRange([]byte{tableMoved}, []byte{tableMoved + 1})
+	it, err := ld.db.eng.Cursor([]byte{tableDoc}, []byte{tableDoc + 1})
+	if err != nil {
+		return err
+	}
+	defer it.CloseInto(&err, "close cursor")
+	size, hashed := 0, false
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.Value()
+		if err != nil {
+			return err
+		}
+		moved, old, err := movedKeyOf(it.Key(), value)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		hashed = hashed || old
+		if moved == nil {
+			continue
+		}
+		w.Set(moved, nil)
+		if size += len(moved); size > orderBatch {
+			if err := w.Commit(); err != nil {
+				return err
+			}
+			w, size = ld.db.eng.NewBatch(0), 0
+		}
+	}
+	if hashed {
+		w.Set(metaKey("hashed"), nil)
+		ld.db.hashed = true
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	return w.Commit()
+}
+
+// orderBatch is how many bytes of keys are written at once while the index is built.
+const orderBatch = 1 << 20
+
+// movedKeyOf returns the key in the index of moved documents for an entry of the primary index, or nil if the
+// document is not moved; hashed reports whether its number is a hash.
+func movedKeyOf(key, value []byte) (moved []byte, hashed bool, err error) {
+	cont, tail, err := splitKey(key)
+	if err != nil {
+		return nil, false, err
+	}
+	s, err := decodeSlot(value)
+	if err != nil || !s.isMoved() {
+		return nil, false, err
+	}
+	_, pk, id, err := splitDoc(tail)
+	return movedKey(cont, s.log, s.number(string(pk), string(id)), tail), s.born == 0, err
+}
+
+// checkMoved verifies that an entry of the index of moved documents has its document.
+func (k *checker) checkMoved(tail, _ []byte) error {
+	log, number, doc, err := splitMoved(tail)
+	if err != nil {
+		return err
+	}
+	s, err := k.slotOf(doc)
+	if err != nil {
+		return err
+	}
+	_, pk, id, err := splitDoc(doc)
+	if err == nil && (s == nil || !s.isMoved() || s.log != log || s.number(string(pk), string(id)) != number) {
+		k.addViolation("index of moved items has %q with number %d in log %d, but the item has not", doc, number, log)
+	}
+	return err
+}
+
+// checkOrder verifies that a moved document is in its index.
+func (k *checker) checkOrder(s slot, doc, pk, id []byte) error {
+	if !s.isMoved() || !k.db.ordered {
+		return nil
+	}
+	return k.checkPresent("index of moved items", movedKey(k.cont, s.log, s.number(string(pk), string(id)), doc), nil)
+}
