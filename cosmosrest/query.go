@@ -27,6 +27,9 @@ func queryItems(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := q.refuseSort(c); err != nil {
+		return err
+	}
 	if q.Max, err = c.in.PageRows(); err != nil {
 		return err
 	}
@@ -96,6 +99,9 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 		}
 	}
 	q.Query, err = query.New(q.cont, q.sel, text, &c.work, &c.s.results)
+	if err == nil {
+		err = q.refuseStrictly(c)
+	}
 	if err != nil && c.work.Units() > 0 {
 		c.chargeRequest(q.cont, first, c.work.Charge(0, 0))
 	}

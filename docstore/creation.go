@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/docstore/internal/fields"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
@@ -118,15 +119,19 @@ type merge struct {
 	chunk  int
 
 	moved      []movedDoc
+	loaded     int   // how many of these have been looked up
 	movedAfter int64 // number up to which the index was read
 	movedChunk int
 	movedEnd   bool
 }
 
-// movedDoc is a document in the index of moved documents: its number, and its key in the primary index.
+// movedDoc is a document in the index of moved documents: its number, and its key in the primary index. A document
+// that was looked up and has expired has no item.
 type movedDoc struct {
 	number int64
 	key    []byte
+	slot   slot
+	item   *Item
 }
 
 // nextItem returns the document with the lowest number.
@@ -152,11 +157,15 @@ func (m *merge) nextItem(ctx context.Context) (Item, bool, error) {
 			}
 		case len(m.moved) == 0:
 			return Item{}, false, nil
+		case m.loaded == 0:
+			if err := m.loadMoved(); err != nil {
+				return Item{}, false, err
+			}
 		default:
-			key := m.moved[0].key
-			m.moved = m.moved[1:]
-			if item, found, err := m.s.lookUp(key); err != nil || found {
-				return item, found, err
+			item := m.moved[0].item
+			m.moved, m.loaded = m.moved[1:], m.loaded-1
+			if item != nil {
+				return *item, true, nil
 			}
 		}
 	}
@@ -207,9 +216,86 @@ func (m *merge) readMovedOf(log uint32) (more bool, err error) {
 			return true, nil
 		}
 		own++
-		m.moved = append(m.moved, movedDoc{number, append(tableKey(tableDoc, cont, len(doc)), doc...)})
+		m.moved = append(m.moved, movedDoc{number: number, key: append(tableKey(tableDoc, cont, len(doc)), doc...)})
 	}
 	return false, it.Err()
+}
+
+// loadMoved looks up moved documents of about the size of a page. They are looked up in the order of the primary
+// index, and then of the logs, because neighbours are in the same blocks of the engine.
+func (m *merge) loadMoved() (err error) {
+	table := tableKey(tableDoc, m.s.c.num, 0)
+	it, err := m.s.held.view.Cursor(table, engine.After(table))
+	if err != nil {
+		return err
+	}
+	defer it.CloseInto(&err, "close cursor")
+	batch := m.moved[:min(len(m.moved), maxLoad)]
+	byKey := pointers(batch, func(a, b *movedDoc) int { return bytes.Compare(a.key, b.key) })
+	for _, doc := range byKey {
+		value, err := valueAt(it, doc.key)
+		if err != nil {
+			return err
+		}
+		if doc.slot, err = decodeSlot(value); err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
+	size := 0
+	for m.loaded = 0; m.loaded < len(batch) && (m.loaded == 0 || size < maxPageBytes); m.loaded++ {
+		size += batch[m.loaded].slot.size
+	}
+	return m.loadBodies(batch[:m.loaded])
+}
+
+// maxLoad is how many moved documents are looked up at once.
+const maxLoad = 256
+
+// loadBodies reads the last versions of moved documents.
+func (m *merge) loadBodies(batch []movedDoc) (err error) {
+	table := tableKey(tableLog, m.s.c.num, 0)
+	it, err := m.s.held.view.Cursor(table, engine.After(table))
+	if err != nil {
+		return err
+	}
+	defer it.CloseInto(&err, "close cursor")
+	byPlace := pointers(batch, func(a, b *movedDoc) int {
+		return cmp.Or(cmp.Compare(a.slot.log, b.slot.log), cmp.Compare(a.slot.lsn, b.slot.lsn),
+			cmp.Compare(a.slot.idx, b.slot.idx))
+	})
+	for _, doc := range byPlace {
+		if m.s.l.spec.expired(doc.slot.time, doc.slot.ttl, m.s.held.now) {
+			continue
+		}
+		value, err := valueAt(it, logKey(tableLog, m.s.c.num, doc.slot.addr))
+		if err != nil {
+			return err
+		}
+		e, err := decodeEntry(slices.Clone(value))
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		doc.item = new(e.itemOf(&doc.slot))
+	}
+	return nil
+}
+
+// pointers returns pointers to documents in another order.
+func pointers(docs []movedDoc, order func(a, b *movedDoc) int) []*movedDoc {
+	list := make([]*movedDoc, len(docs))
+	for i := range docs {
+		list[i] = &docs[i]
+	}
+	slices.SortFunc(list, order)
+	return list
+}
+
+// valueAt returns the value of a key that must exist.
+func valueAt(it *engine.Cursor, key []byte) ([]byte, error) {
+	if !it.Seek(key) || !bytes.Equal(it.Key(), key) {
+		return nil, cmp.Or(it.Err(), fmt.Errorf("%w: key %q, which an index names, is missing", ErrCorrupt, key))
+	}
+	return it.Value()
 }
 
 // skipSlack is how many versions of moved documents a chunk may skip in vain. A walk beyond the needed LSN goes on

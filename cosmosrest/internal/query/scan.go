@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -36,6 +37,8 @@ type Scan struct {
 	ids    []string // the only ids of each key; nil means any
 	byID   bool     // use the index of ids, with prefix
 	prefix string
+
+	anyOrder bool // rows depend on each other, so documents may come in the order that is fastest to read
 
 	snap *docstore.Snapshot // of the page; nil between pages, and for a single document
 	left []span
@@ -183,7 +186,10 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 		if err := s.meter.Work(meter.DocWork + len(d.body)); err != nil {
 			return false, err
 		}
-		if from.wasRead(&d) {
+		if s.anyOrder && from.Number > 0 && d.number == 0 {
+			d.number = int64(sql.DocumentNumber(d.body))
+		}
+		if from.wasRead(&d) || d.number > 0 && d.number <= from.begin() {
 			continue
 		}
 		if d.number == from.Number {
@@ -193,7 +199,10 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if st.at.Number, st.at.Rows = d.number, done; !more {
+		if !s.anyOrder {
+			st.at.Number, st.at.Rows = d.number, done
+		}
+		if !more {
 			return false, nil
 		}
 		if s.timed {
@@ -210,6 +219,9 @@ func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 		return s.items(s.snap.WithIDs(s.ctx, s.prefix, st.at.begin()), st.rng)
 	case s.pinned && st.key != "":
 		return s.ofKey(st)
+	}
+	if s.anyOrder {
+		return s.items(s.snap.Unordered(s.ctx, st.rng), feed.FullRange())
 	}
 	return s.items(s.snap.Documents(s.ctx, st.rng, st.at.begin()), feed.FullRange())
 }

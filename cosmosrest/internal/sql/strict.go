@@ -71,8 +71,10 @@ func documentAliases(stmt *selectStmt) []string {
 	}
 	first := stmt.From[0]
 	switch {
+	case first.In != nil && first.In.Sub == nil:
+		return []string{} // of an array, which has no index in its own order
 	case first.In != nil:
-		return []string{}
+		return nil
 	case first.Alias != "":
 		return []string{first.Alias}
 	case len(first.Path) > 0:

@@ -103,7 +103,7 @@ func TestAResultThatJSONCannotWriteIsRefused(t *testing.T) {
 	for _, query := range []string{
 		"SELECT 1/0 AS x, 1 AS y", "SELECT VALUE 1 / c.zero FROM c", "SELECT VALUE [1, 0 / 0] FROM c", "SELECT VALUE 1 % 0 FROM c",
 		"SELECT VALUE {'a': {'b': 1e300 * 1e300}} FROM c", "SELECT DISTINCT 1/0 AS x FROM c", "SELECT c.zero, SUM(c.zero) / 0 AS s FROM c GROUP BY c.zero",
-		"SELECT c.zero / 0 AS x FROM c ORDER BY c.zero", "SELECT VALUE ARRAY(SELECT VALUE 1 / t FROM t IN c.l) FROM c",
+		"SELECT c.zero / 0 AS x FROM c ORDER BY c.zero",
 	} {
 		_, err := run(t, query, []string{`{"id":"a","zero":0,"l":[0]}`})
 		refused, ok := errors.AsType[*Error](err)
