@@ -130,6 +130,49 @@ func (s *Snapshot) WithIDs(ctx context.Context, prefix string, after int64) iter
 	})
 }
 
+// Named yields the documents of a range with some ids whose number is greater than after, in the order of
+// [Snapshot.Logical]. Without an index by id, Named walks over the keys of all documents in the range, but reads only
+// the documents with these ids: about a tenth of the time of reading all of them.
+func (s *Snapshot) Named(ctx context.Context, rng feed.Range, ids []string, after int64) iter.Seq2[Item, error] {
+	return s.inOrder(ctx, func() (found []written, err error) {
+		if len(ids) == 0 {
+			return nil, nil
+		}
+		wanted := make(map[string]bool, len(ids))
+		for _, id := range ids {
+			wanted[id] = true
+		}
+		it, err := s.held.view.Cursor(append(tableKey(tableDoc, s.c.num, len(rng.Min)), rng.Min...),
+			append(tableKey(tableDoc, s.c.num, len(rng.Max)), rng.Max...))
+		if err != nil {
+			return nil, err
+		}
+		defer it.CloseInto(&err, "close cursor")
+		for n, ok := 1, it.First(); ok; n, ok = n+1, it.Next() {
+			if n%1024 == 0 {
+				if err := s.c.checkUsable(ctx); err != nil {
+					return nil, err
+				}
+			}
+			_, _, id, err := splitDoc(tailOf(it.Key()))
+			if err != nil {
+				return nil, err
+			}
+			if !wanted[string(id)] {
+				continue
+			}
+			value, err := it.Value()
+			if err != nil {
+				return nil, err
+			}
+			if found, err = appendWritten(found, it.Key(), value, after); err != nil {
+				return nil, err
+			}
+		}
+		return found, it.Err()
+	})
+}
+
 // index reads documents by their places in the primary index.
 type index struct{ c *Container }
 

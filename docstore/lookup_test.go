@@ -213,6 +213,42 @@ func TestWithIDs(t *testing.T) {
 	}
 }
 
+func TestNamed(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Ranges: 2})
+	for i := range 2000 {
+		upsert(t, c, fmt.Sprint("i", i%1000), fmt.Sprint("p", i/500), i) // each id in two keys
+	}
+	upsert(t, c, "i7", "p0", 1)
+	s, err := c.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, test := range []struct {
+		ids   []string
+		after int64
+		want  []string
+	}{
+		{[]string{"i7", "i501", "none"}, 0, []string{"i7@2001", "i501@502", "i7@1008", "i501@1502"}},
+		{[]string{"i7", "i501"}, 502 << 8, []string{"i7@1008", "i501@1502"}},
+		{[]string{"none"}, 0, nil},
+		{nil, 0, nil},
+	} {
+		if got := found(t, s.Named(t.Context(), feed.FullRange(), test.ids, test.after)); !slices.Equal(got, test.want) {
+			t.Errorf("items %v after %d: %v, want %v", test.ids, test.after, got, test.want)
+		}
+	}
+	var both []string
+	for _, p := range s.Partitions() {
+		both = append(both, found(t, s.Named(t.Context(), p.Range, []string{"i7", "i501"}, 0))...)
+	}
+	slices.Sort(both)
+	if want := []string{"i501@1502", "i501@502", "i7@1008", "i7@2001"}; !slices.Equal(both, want) {
+		t.Errorf("by partition: %v, want %v", both, want)
+	}
+}
+
 func TestCommitWithConditions(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{})

@@ -35,6 +35,7 @@ type Scan struct {
 	keys   []feed.PartitionKey // the only keys, if pinned
 	pinned bool
 	ids    []string // the only ids of each key; nil means any
+	named  bool     // the keys are not known, only the ids
 	byID   bool     // use the index of ids, with prefix
 	prefix string
 
@@ -219,6 +220,9 @@ func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 		return s.items(s.snap.WithIDs(s.ctx, s.prefix, st.at.begin()), st.rng)
 	case s.pinned && st.key != "":
 		return s.ofKey(st)
+	}
+	if s.named {
+		return s.items(s.snap.Named(s.ctx, st.rng, s.ids, st.at.begin()), feed.FullRange())
 	}
 	if s.anyOrder {
 		return s.items(s.snap.Unordered(s.ctx, st.rng), feed.FullRange())
