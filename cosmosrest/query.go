@@ -30,6 +30,9 @@ func queryItems(c *call) error {
 	if err := q.refuseSort(c); err != nil {
 		return err
 	}
+	if err := c.in.CheckContinuationLimit(); err != nil {
+		return err
+	}
 	if q.Max, err = c.in.PageRows(); err != nil {
 		return err
 	}
@@ -63,6 +66,10 @@ func queryItems(c *call) error {
 	}
 	c.out.SetCount(docs.Count())
 	c.out.SetQueried()
+	// A query of a single range needs no merging of ranges. Without this header .NET asks for the first page again.
+	if c.in.Flag(wire.HeaderDirectExecute) {
+		c.out.Set(wire.AnswerDistribution, "False")
+	}
 	if metrics {
 		c.out.Set(wire.AnswerQueryMetrics, q.Metrics(docs))
 	}
@@ -182,7 +189,7 @@ func planQuery(c *call) error {
 	return c.sendReply(http.StatusOK, plan)
 }
 
-// readFeed serves GET docs, and answers with a page of the documents, in the order of their last writes in each
+// readFeed serves GET docs, and answers with a page of the documents, in the order of their creation in each
 // range.
 func readFeed(c *call) error {
 	if err := c.allowAction(auth.ReadChangeFeed); err != nil {

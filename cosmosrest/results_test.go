@@ -27,7 +27,9 @@ func (r *recordedResult) withoutDocuments() bool {
 }
 
 // isUnordered tells of results whose order the SDK made.
-func (r *recordedResult) isUnordered() bool { return r.Set == "groupby" || strings.Contains(r.Query, "MAKE") }
+func (r *recordedResult) isUnordered() bool {
+	return r.Set == "groupby" || strings.Contains(r.Query, "MAKE")
+}
 
 func recordedResults(t *testing.T) (all []recordedResult) {
 	t.Helper()

@@ -27,13 +27,12 @@ func (q *itemQuery) refuseSort(c *call) error {
 	if c.s.o.Lenient || len(paths) < 2 {
 		return nil
 	}
-	var p struct {
-		Policy struct {
-			Composite [][]compositePath `json:"compositeIndexes"`
-		} `json:"indexingPolicy"`
+	var policy struct {
+		Composite [][]compositePath `json:"compositeIndexes"`
 	}
-	_ = json.Unmarshal(q.cont.Spec().Meta, &p) // a policy of another shape has no composite indexes
-	if slices.ContainsFunc(p.Policy.Composite, func(index []compositePath) bool { return servesSort(index, paths) }) {
+	// A policy of another shape has no composite indexes.
+	_ = json.Unmarshal(readMeta(q.cont.Spec().Meta).Body["indexingPolicy"], &policy)
+	if slices.ContainsFunc(policy.Composite, func(index []compositePath) bool { return servesSort(index, paths) }) {
 		return nil
 	}
 	return wire.Errorf(http.StatusBadRequest, 0, wire.CodeBadRequest, "The order by query does not have a "+
