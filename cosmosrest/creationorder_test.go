@@ -99,11 +99,12 @@ func TestStrictQueries(t *testing.T) {
 		strict.ask(t, h, "SELECT * FROM c").want(t, status)
 	}
 	direct := across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-cosmos-query-optimisticdirectexecute", "True")
-	if got := strict.ask(t, direct, "SELECT * FROM c").header.Get("x-ms-cosmos-query-requiresdistribution"); got != "False" {
+	header := strict.ask(t, direct, "SELECT * FROM c").header
+	if got := header.Get("x-ms-cosmos-query-requiresdistribution"); got != "False" {
 		t.Errorf("a query of one range requires distribution: %q, want False", got)
 	}
 	a := strict.ask(t, ofKey, "SELECT 1/0 AS x, 1 AS y")
-	if m := a.refused(t, 400, "4001", "BadRequest"); !strings.Contains(m, "a numeric value that cannot be represented") {
+	if m := a.refused(t, 400, "4001", "BadRequest"); !strings.Contains(m, "a numeric value that cannot be") {
 		t.Errorf("1/0: %s", m)
 	}
 }

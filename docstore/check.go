@@ -385,19 +385,3 @@ func (k *checker) checkCounts() error {
 	}
 	return nil
 }
-
-// refuseStrays refuses keys of missing containers, because a new container with such a number would inherit the keys.
-func (k *checker) refuseStrays() error {
-	for _, table := range []byte(dataTables) {
-		err := k.eachKey([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {
-			if num, _, err := splitKey(key); err != nil || !slices.Contains(k.known, num) {
-				return fmt.Errorf("%w: it belongs to no container", ErrCorrupt)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -291,7 +291,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 	}
 }
 
-// item returns the entry as a document. The document's body shares the entry's bytes.
+// itemOf returns the entry as a document. The document's body shares the entry's bytes.
 func (e *entry) itemOf(s *slot) Item {
 	item := e.item(s.lsn)
 	item.Number = s.number(string(item.Key), item.ID)

@@ -9,7 +9,8 @@ import (
 )
 
 // The layout of the keys and values. Numbers in keys are big-endian, because the engine sorts keys as bytes. cont has 4
-// bytes, log 4, lsn 8, number 8, idx 2; epk is hex text; 00 is a zero byte, which is neither in hex text nor in the JSON of a pk.
+// bytes, log 4, lsn 8, number 8, idx 2; epk is hex text; 00 is a zero byte, which is neither in hex text nor in the
+// JSON of a pk.
 // An id may contain a zero byte, and nothing is escaped. Therefore the id is the last part of keys split from the front
 // (splitDoc). In the index by id, the id is the first part, and keys are split from the end (splitID).
 //

@@ -235,7 +235,8 @@ func TestNamed(t *testing.T) {
 		{[]string{"none"}, 0, nil},
 		{nil, 0, nil},
 	} {
-		if got := found(t, s.Named(t.Context(), feed.FullRange(), test.ids, test.after)); !slices.Equal(got, test.want) {
+		got := found(t, s.Named(t.Context(), feed.FullRange(), test.ids, test.after))
+		if !slices.Equal(got, test.want) {
 			t.Errorf("items %v after %d: %v, want %v", test.ids, test.after, got, test.want)
 		}
 	}

@@ -38,7 +38,7 @@ func (q *Query) chooseAccess() {
 			s.byID = s.prefix != ""
 		}
 	case !s.pinned && known && len(ids) <= maxPoints:
-		s.named, s.ids = true, ids
+		s.ids = append([]string{}, ids...) // nil would mean any
 	}
 }
 

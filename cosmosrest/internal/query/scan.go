@@ -34,8 +34,7 @@ type Scan struct {
 
 	keys   []feed.PartitionKey // the only keys, if pinned
 	pinned bool
-	ids    []string // the only ids of each key; nil means any
-	named  bool     // the keys are not known, only the ids
+	ids    []string // the only ids of each key, or of all keys if none is pinned; nil means any
 	byID   bool     // use the index of ids, with prefix
 	prefix string
 
@@ -102,7 +101,8 @@ type progress struct {
 	Rows   int   `json:"r,omitempty"`
 
 	// In tokens of older builds, which read documents in the order of their last writes: all documents up to this LSN
-	// have been read, and of the next LSN those before this number. Later tokens keep both, so the client gets the rest.
+	// have been read, and of the next LSN those before this number. Later tokens keep both, so the client gets the
+	// rest.
 	After int64  `json:"a,omitempty"`
 	Doc   uint64 `json:"i,omitempty"`
 }
@@ -221,7 +221,7 @@ func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 	case s.pinned && st.key != "":
 		return s.ofKey(st)
 	}
-	if s.named {
+	if s.ids != nil {
 		return s.items(s.snap.Named(s.ctx, st.rng, s.ids, st.at.begin()), feed.FullRange())
 	}
 	if s.anyOrder {

@@ -48,9 +48,11 @@ func refusedBy(query string) error {
 
 func TestWhatAStrictServerServes(t *testing.T) {
 	for _, query := range []string{
-		"SELECT TOP 1 c.n FROM c ORDER BY c.n DESC", "SELECT * FROM c ORDER BY (c.a.b)", `SELECT * FROM c ORDER BY c["a"][0]`,
+		"SELECT TOP 1 c.n FROM c ORDER BY c.n DESC", "SELECT * FROM c ORDER BY (c.a.b)",
+		`SELECT * FROM c ORDER BY c["a"][0]`,
 		"SELECT * FROM root r ORDER BY r.n", "SELECT * FROM c OFFSET 1 LIMIT 2",
-		"SELECT VALUE s FROM c JOIN (SELECT VALUE t FROM t IN c.x WHERE t > 1) s", "SELECT VALUE COUNT(1) FROM c ORDER BY c.n",
+		"SELECT VALUE s FROM c JOIN (SELECT VALUE t FROM t IN c.x WHERE t > 1) s",
+		"SELECT VALUE COUNT(1) FROM c ORDER BY c.n",
 		"SELECT * FROM c ORDER BY VectorDistance(c.v, [1])", "SELECT VALUE d FROM (SELECT DISTINCT VALUE c.n FROM c) AS d",
 		"SELECT VALUE r FROM (SELECT VALUE c FROM c) AS r ORDER BY r.n",
 	} {
@@ -61,9 +63,12 @@ func TestWhatAStrictServerServes(t *testing.T) {
 		}
 	}
 	for _, query := range []string{
-		"SELECT * FROM c ORDER BY 1", "SELECT * FROM c ORDER BY @x", "SELECT * FROM c ORDER BY c", "SELECT * FROM c ORDER BY -c.n",
-		"SELECT c.n FROM c JOIN t IN c.x ORDER BY t.y", "SELECT * FROM c ORDER BY LOWER(c.n)", "SELECT * FROM c ORDER BY c[c.n]",
-		"SELECT * FROM c WHERE EXISTS(SELECT 1 FROM t IN c.x ORDER BY t)", "SELECT * FROM c WHERE c.n IN (1, (SELECT TOP 1 VALUE t FROM t IN c.x))",
+		"SELECT * FROM c ORDER BY 1", "SELECT * FROM c ORDER BY @x", "SELECT * FROM c ORDER BY c",
+		"SELECT * FROM c ORDER BY -c.n",
+		"SELECT c.n FROM c JOIN t IN c.x ORDER BY t.y", "SELECT * FROM c ORDER BY LOWER(c.n)",
+		"SELECT * FROM c ORDER BY c[c.n]",
+		"SELECT * FROM c WHERE EXISTS(SELECT 1 FROM t IN c.x ORDER BY t)",
+		"SELECT * FROM c WHERE c.n IN (1, (SELECT TOP 1 VALUE t FROM t IN c.x))",
 		"SELECT VALUE {'a': [ARRAY(SELECT TOP 1 VALUE t FROM t IN c.x)]} FROM c",
 	} {
 		q, err := Parse(query)
@@ -101,8 +106,10 @@ func TestSortPaths(t *testing.T) {
 // A row with a number that JSON cannot write is refused, wherever the number is in the row.
 func TestAResultThatJSONCannotWriteIsRefused(t *testing.T) {
 	for _, query := range []string{
-		"SELECT 1/0 AS x, 1 AS y", "SELECT VALUE 1 / c.zero FROM c", "SELECT VALUE [1, 0 / 0] FROM c", "SELECT VALUE 1 % 0 FROM c",
-		"SELECT VALUE {'a': {'b': 1e300 * 1e300}} FROM c", "SELECT DISTINCT 1/0 AS x FROM c", "SELECT c.zero, SUM(c.zero) / 0 AS s FROM c GROUP BY c.zero",
+		"SELECT 1/0 AS x, 1 AS y", "SELECT VALUE 1 / c.zero FROM c", "SELECT VALUE [1, 0 / 0] FROM c",
+		"SELECT VALUE 1 % 0 FROM c",
+		"SELECT VALUE {'a': {'b': 1e300 * 1e300}} FROM c", "SELECT DISTINCT 1/0 AS x FROM c",
+		"SELECT c.zero, SUM(c.zero) / 0 AS s FROM c GROUP BY c.zero",
 		"SELECT c.zero / 0 AS x FROM c ORDER BY c.zero",
 	} {
 		_, err := run(t, query, []string{`{"id":"a","zero":0,"l":[0]}`})
@@ -112,7 +119,8 @@ func TestAResultThatJSONCannotWriteIsRefused(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"SELECT VALUE AVG(c.none) FROM c": "", "SELECT VALUE 1 FROM c WHERE 1 / c.zero > 0": "", "SELECT VALUE SQRT(-1) FROM c": "",
+		"SELECT VALUE AVG(c.none) FROM c": "", "SELECT VALUE 1 FROM c WHERE 1 / c.zero > 0": "",
+		"SELECT VALUE SQRT(-1) FROM c": "",
 	} {
 		if got, err := run(t, query, []string{`{"id":"a","zero":0,"l":[0]}`}); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", query, got, err, fmt.Sprintf("%q", want))

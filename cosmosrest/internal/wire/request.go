@@ -207,8 +207,8 @@ func (r *Request) PageRows() (int, error) {
 	return r.MaxItems()
 }
 
-// CheckContinuationLimit refuses a limit for the size of continuations that is not a positive number of KB. Other limits
-// have no effect, because continuations are small.
+// CheckContinuationLimit refuses a limit for the size of continuations that is not a positive number of KB. Other
+// limits have no effect, because continuations are small.
 func (r *Request) CheckContinuationLimit() error {
 	text := r.Header(HeaderContinueLimit)
 	if text == "" {
