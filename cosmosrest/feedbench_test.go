@@ -53,6 +53,7 @@ func BenchmarkQuery(b *testing.B) {
 	for _, bench := range []struct{ name, query string }{
 		{"IDAndKey", "SELECT * FROM c WHERE c.id = @id AND c.pk = @pk"},
 		{"Key", "SELECT * FROM c WHERE c.pk = @pk"},
+		{"ID", "SELECT * FROM c WHERE c.id = @id"},
 		{"Scan", "SELECT * FROM c WHERE c.n = 199999"},
 	} {
 		var shots []*shot

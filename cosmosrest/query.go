@@ -29,11 +29,17 @@ func queryItems(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := q.refuseSort(c); err != nil {
+		return err
+	}
 	return q.answer(c)
 }
 
 // answer answers with a page of the query's rows.
 func (q *itemQuery) answer(c *call) (err error) {
+	if err := c.in.CheckContinuationLimit(); err != nil {
+		return err
+	}
 	if q.Max, err = c.in.PageRows(); err != nil {
 		return err
 	}
@@ -67,6 +73,10 @@ func (q *itemQuery) answer(c *call) (err error) {
 	}
 	c.out.SetCount(docs.Count())
 	c.out.SetQueried()
+	// A query of a single range needs no merging of ranges. Without this header .NET asks for the first page again.
+	if c.in.Flag(wire.HeaderDirectExecute) {
+		c.out.Set(wire.AnswerDistribution, "False")
+	}
 	if metrics {
 		c.out.Set(wire.AnswerQueryMetrics, q.Metrics(docs))
 	}
@@ -103,6 +113,9 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 		}
 	}
 	q.Query, err = query.New(q.cont, q.sel, text, &c.work, &c.s.results)
+	if err == nil {
+		err = q.refuseStrictly(c)
+	}
 	if err != nil && c.work.Units() > 0 {
 		c.chargeRequest(q.cont, first, c.work.Charge(0, 0))
 	}
@@ -186,7 +199,7 @@ func planQuery(c *call) error {
 	return c.sendReply(http.StatusOK, plan)
 }
 
-// readFeed serves GET docs, and answers with a page of the documents, in the order of their last writes in each
+// readFeed serves GET docs, and answers with a page of the documents, in the order of their creation in each
 // range.
 func readFeed(c *call) error {
 	if err := c.allowAction(auth.ReadChangeFeed); err != nil {

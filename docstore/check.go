@@ -89,6 +89,7 @@ func (k *checker) checkContainer(num uint32, l *layout) error {
 		{tableTTL, k.checkExpiry},
 		{tableUnique, k.checkUniqueKey},
 		{tableID, k.checkIDEntry},
+		{tableMoved, k.checkMoved},
 		{tableLow, k.checkLowWater},
 		{tableTally, k.checkTally},
 	} {
@@ -164,6 +165,9 @@ func (k *checker) checkDocument(tail, value []byte) error {
 		if err := k.checkPresent("id index", idKey(k.cont, string(id), string(epk), string(pk)), nil); err != nil {
 			return err
 		}
+	}
+	if err := k.checkOrder(s, tail, pk, id); err != nil {
+		return err
 	}
 	for i, u := range s.uniq {
 		if err := k.checkPresent("unique key", uniqueKey(k.cont, i, string(epk), string(pk), u), id); err != nil {
@@ -377,22 +381,6 @@ func (k *checker) checkCounts() error {
 		if n[0] != k.docs[part] || n[1] > k.head {
 			k.addViolation("partition %s counts %d documents, has %d; newest LSN %d, head %d", part.id(), n[0],
 				k.docs[part], n[1], k.head)
-		}
-	}
-	return nil
-}
-
-// refuseStrays refuses keys of missing containers, because a new container with such a number would inherit the keys.
-func (k *checker) refuseStrays() error {
-	for _, table := range []byte(dataTables) {
-		err := k.eachKey([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {
-			if num, _, err := splitKey(key); err != nil || !slices.Contains(k.known, num) {
-				return fmt.Errorf("%w: it belongs to no container", ErrCorrupt)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
 	}
 	return nil

@@ -51,6 +51,10 @@ type Item struct {
 	LSN  int64
 	Time time.Time       // of the last write
 	Body json.RawMessage // with system properties
+
+	// Number is the number in the resource id. Numbers grow with the order of creation, and a document keeps its
+	// number. Only documents that version 0.x created before resource ids had numbers have a hash instead.
+	Number int64
 }
 
 const (
@@ -283,11 +287,18 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 		if err != nil {
 			return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		return e.item(s.lsn), true, nil
+		return e.itemOf(&s), true, nil
 	}
 }
 
-// item returns the entry as a document. The document's body shares the entry's bytes.
+// itemOf returns the entry as a document. The document's body shares the entry's bytes.
+func (e *entry) itemOf(s *slot) Item {
+	item := e.item(s.lsn)
+	item.Number = s.number(string(item.Key), item.ID)
+	return item
+}
+
+// item returns the document without its number.
 func (e *entry) item(lsn int64) Item {
 	return Item{
 		ID: string(e.id), Key: feed.PartitionKey(e.pk), ETag: string(e.etag), LSN: lsn,

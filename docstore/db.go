@@ -72,6 +72,9 @@ type DB struct {
 	cells  cells         // of tallies
 	rest   bool          // Options.resting
 
+	ordered bool // the index of moved documents is complete; false in a resting store of an older version
+	hashed  bool // documents of an older version have hashes as numbers of their resource ids
+
 	dropped leftovers // for the reclaimer
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
@@ -87,17 +90,18 @@ type DB struct {
 }
 
 // formatVersion names the layout in keys.go. The store refuses files of another version, because their bytes would be
-// misread. A store of the previous version has no tallies: Open accepts such a store, and then builds the tallies
-// (see tally.go).
+// misread. Open accepts stores of older versions. Stores of versions 1 and 2 have no index of moved documents, which
+// Open builds (see creation.go), and stores of version 1 have no tallies, which are built later (see tally.go).
 const (
-	formatVersion = "2"
+	formatVersion = "3"
+	formatNoOrder = "2"
 	formatNoTally = "1"
 )
 
 // onDisk is the part of keys.go the engine needs to know.
 var onDisk = engine.Schema{
 	FormatKey: metaKey("format"),
-	Formats:   []string{formatNoTally, formatVersion},
+	Formats:   []string{formatNoTally, formatNoOrder, formatVersion},
 	Heads:     loadedTables,
 	Age:       ageOfSlot,
 }

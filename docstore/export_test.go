@@ -60,6 +60,9 @@ func (db *DB) RaiseTally(c *Container) error {
 	return w.Commit()
 }
 
+// DropMoved removes the index of moved documents behind the store's back.
+func (db *DB) DropMoved(c *Container) error { return db.dropTable(tableMoved, c) }
+
 // DropTallies removes all tallies behind the store's back.
 func (db *DB) DropTallies(c *Container) error {
 	return db.dropTable(tableTally, c)

@@ -95,8 +95,8 @@ func opens(t *testing.T, fs vfs.FS) {
 	if err := errors.Join(db.Check(), db.Close()); err != nil {
 		t.Error(err)
 	}
-	if format, err := docstore.FormatOf(fs, "db"); format != "2" || err != nil {
-		t.Errorf("the format is %q, %v, want 2", format, err)
+	if format, err := docstore.FormatOf(fs, "db"); format != "3" || err != nil {
+		t.Errorf("the format is %q, %v, want 3", format, err)
 	}
 }
 
@@ -192,10 +192,10 @@ func TestAnUpgradeThatIsKilledGoesOn(t *testing.T) {
 			if err != nil {
 				t.Fatalf("before write %d: %v", n, err)
 			}
-			if format == "2" {
+			if format == "3" {
 				raised++
 			}
-			if inventory && format != "2" {
+			if inventory && format != "3" {
 				t.Errorf("before write %d there is an inventory of format %s", n, format)
 			}
 			if !inventory {

@@ -9,7 +9,8 @@ import (
 )
 
 // The layout of the keys and values. Numbers in keys are big-endian, because the engine sorts keys as bytes. cont has 4
-// bytes, log 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which is neither in hex text nor in the JSON of a pk.
+// bytes, log 4, lsn 8, number 8, idx 2; epk is hex text; 00 is a zero byte, which is neither in hex text nor in the
+// JSON of a pk.
 // An id may contain a zero byte, and nothing is escaped. Therefore the id is the last part of keys split from the front
 // (splitDoc). In the index by id, the id is the first part, and keys are split from the end (splitID).
 //
@@ -24,6 +25,8 @@ import (
 //	w cont log                           low-water LSN: nothing lives before it
 //	d cont epk 00 pk 00 id               where the document is (slot)
 //	i cont id 00 epk 00 pk               nothing: index by id, for lease containers
+//	o cont log number epk 00 pk 00 id    nothing: documents replaced since their creation,
+//	                                     by the number in their resource id (see creation.go)
 //	l cont log lsn idx                   one version of a document (entry)
 //	r cont log lsn idx                   that version is dead; nothing
 //	s cont log row                       how many versions live in each cell (see tally.go)
@@ -55,6 +58,7 @@ const (
 	tableLow       = 'w'
 	tableDoc       = 'd'
 	tableID        = 'i'
+	tableMoved     = 'o'
 	tableLog       = 'l'
 	tableDead      = 'r'
 	tableTally     = 's'
@@ -63,7 +67,7 @@ const (
 )
 
 // dataTables are the tables whose keys begin with a container. Their keys are removed together with the container.
-const dataTables = "hnwdilrstu"
+const dataTables = "hnwdilorstu"
 
 // addr is the place of a version of a document. The LSN alone names a transaction; idx is the number of the write
 // within the transaction.

@@ -41,11 +41,22 @@ func (ld loader) readAll() error {
 	if err := errors.Join(ld.readRetention(), ld.readContainers()); err != nil {
 		return err
 	}
-	if format != formatNoTally || ld.db.rest {
-		return nil
+	isOld := found && format != formatVersion
+	if ld.db.ordered = !isOld; !isOld || ld.db.rest {
+		return ld.readHashed()
 	}
-	// A program of the previous version would write versions without tallies.
+	if err := ld.orderAll(); err != nil {
+		return err
+	}
+	ld.db.ordered = true
+	// A program of an older version would write versions without tallies, and without their order.
 	return ld.db.eng.SetFormat(formatVersion)
+}
+
+// readHashed reads whether numbers of resource ids may be hashes.
+func (ld loader) readHashed() (err error) {
+	_, ld.db.hashed, err = ld.db.eng.Find(metaKey("hashed"))
+	return err
 }
 
 // makeStore creates a new store.

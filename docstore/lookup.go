@@ -13,8 +13,8 @@ import (
 )
 
 // How the server's queries find documents if a filter fixes a partition key, the beginning of a hierarchical key or,
-// in lease containers, the beginning of an id. The order is that of the last writes, as in a scan of the feed, so an
-// LSN is enough to continue a query on its next page.
+// in lease containers, the beginning of an id. The order is that of creation, as in a scan, so the number in the
+// resource id is enough to continue a query on its next page.
 
 // Locate implements [feed.Locator]. For a hierarchical key that lacks its last levels, use
 // [Container.LogicalPartition].
@@ -81,9 +81,10 @@ func inSnapshot(ctx context.Context, c *Container, of func(*Snapshot) iter.Seq2[
 	}
 }
 
-// Logical yields the documents of a logical partition, or of all keys that begin with a hierarchical prefix, if they
-// were last written after an LSN. They come in the order of these writes. No other document is read, so the cost of a
-// query with a fixed key depends only on its result. An error comes as the last pair.
+// Logical yields the documents of a logical partition, or of all keys that begin with a hierarchical prefix, whose
+// number is greater than after. They come in the order of their numbers, which is the order of creation; see [Item].
+// No other document is read, so the cost of a query with a fixed key depends only on its result. An error comes as the
+// last pair.
 func (s *Snapshot) Logical(ctx context.Context, key feed.PartitionKey, after int64) iter.Seq2[Item, error] {
 	return s.inOrder(ctx, func() ([]written, error) {
 		sel, err := s.l.selection(feed.FullRange(), feed.ReadOptions{Key: key})
@@ -129,17 +130,59 @@ func (s *Snapshot) WithIDs(ctx context.Context, prefix string, after int64) iter
 	})
 }
 
+// Named yields the documents of a range with some ids whose number is greater than after, in the order of
+// [Snapshot.Logical]. Without an index by id, Named walks over the keys of all documents in the range, but reads only
+// the documents with these ids: about a tenth of the time of reading all of them.
+func (s *Snapshot) Named(ctx context.Context, rng feed.Range, ids []string, after int64) iter.Seq2[Item, error] {
+	return s.inOrder(ctx, func() (found []written, err error) {
+		if len(ids) == 0 {
+			return nil, nil
+		}
+		wanted := make(map[string]bool, len(ids))
+		for _, id := range ids {
+			wanted[id] = true
+		}
+		it, err := s.held.view.Cursor(append(tableKey(tableDoc, s.c.num, len(rng.Min)), rng.Min...),
+			append(tableKey(tableDoc, s.c.num, len(rng.Max)), rng.Max...))
+		if err != nil {
+			return nil, err
+		}
+		defer it.CloseInto(&err, "close cursor")
+		for n, ok := 1, it.First(); ok; n, ok = n+1, it.Next() {
+			if n%1024 == 0 {
+				if err := s.c.checkUsable(ctx); err != nil {
+					return nil, err
+				}
+			}
+			_, _, id, err := splitDoc(tailOf(it.Key()))
+			if err != nil {
+				return nil, err
+			}
+			if !wanted[string(id)] {
+				continue
+			}
+			value, err := it.Value()
+			if err != nil {
+				return nil, err
+			}
+			if found, err = appendWritten(found, it.Key(), value, after); err != nil {
+				return nil, err
+			}
+		}
+		return found, it.Err()
+	})
+}
+
 // index reads documents by their places in the primary index.
 type index struct{ c *Container }
 
-// written is a document's key in the primary index, with the address of its last write.
+// written is a document's key in the primary index, with the number in its resource id.
 type written struct {
-	key []byte
-	lsn int64
-	idx uint16
+	key    []byte
+	number int64
 }
 
-// inOrder yields documents in the order of their last writes. The keys are sorted in memory, because the primary
+// inOrder yields documents in the order of creation. The keys are sorted in memory, because the primary
 // index is sorted by key. Each body is read just before the document is yielded.
 func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
@@ -148,9 +191,7 @@ func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) 
 		if err == nil {
 			places, err = find()
 		}
-		slices.SortFunc(places, func(a, b written) int {
-			return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.idx, b.idx))
-		})
+		slices.SortFunc(places, func(a, b written) int { return cmp.Compare(a.number, b.number) })
 		for _, p := range places {
 			item, found, failed := s.lookUp(p.key)
 			if err = failed; err != nil {
@@ -166,7 +207,7 @@ func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) 
 	}
 }
 
-// places returns the documents in [from, to) of the primary index that were last written after an LSN. If pk is not
+// places returns the documents in [from, to) of the primary index whose number is greater than after. If pk is not
 // empty, places returns only the documents of that logical partition, because hashes of keys may collide.
 func (s *Snapshot) places(from, to []byte, after int64, pk string) (found []written, err error) {
 	it, err := s.held.view.Cursor(from, to)
@@ -193,14 +234,18 @@ func (s *Snapshot) places(from, to []byte, after int64, pk string) (found []writ
 	return found, it.Err()
 }
 
-// appendWritten adds a document to found if its last write came after an LSN.
+// appendWritten adds a document to found if its number is greater than after.
 func appendWritten(found []written, key, value []byte, after int64) ([]written, error) {
 	s, err := decodeSlot(value)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if s.lsn > after {
-		found = append(found, written{bytes.Clone(key), s.lsn, s.idx})
+	_, pk, id, err := splitDoc(tailOf(key))
+	if err != nil {
+		return nil, err
+	}
+	if number := s.number(string(pk), string(id)); number > after {
+		found = append(found, written{bytes.Clone(key), number})
 	}
 	return found, nil
 }

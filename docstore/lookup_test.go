@@ -137,10 +137,12 @@ func TestLogical(t *testing.T) {
 	if _, err := c.Commit(t.Context(), p, writes); err != nil { // LSN 11
 		t.Fatal(err)
 	}
-	all := []string{"d@1", "c@7", "b@9", "z@11", "y@11"}
-	for after, want := range map[int64][]string{0: all, 1: all[1:], 6: all[1:], 7: all[2:], 10: all[3:], 11: nil} {
+	all := []string{"d@1", "b@9", "c@7", "z@11", "y@11"}
+	for after, want := range map[int64][]string{
+		0: all, 1 << 8: all[1:], 2<<8 - 1: all[1:], 3 << 8: all[2:], 10 << 8: all[3:], 11 << 8: all[4:], 11<<8 + 1: nil,
+	} {
 		if got := found(t, c.Logical(t.Context(), p, after)); !slices.Equal(got, want) {
-			t.Errorf("items behind LSN %d are %v, want %v", after, got, want)
+			t.Errorf("items behind number %d are %v, want %v", after, got, want)
 		}
 	}
 	if got := found(t, c.Logical(t.Context(), feed.Key("none"), 0)); len(got) != 0 {
@@ -168,9 +170,9 @@ func TestLogicalPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := found(t, c.Logical(t.Context(), feed.Key("x"), 1)), []string{"2@3", "4@5"}; !slices.Equal(got,
+	if got, want := found(t, c.Logical(t.Context(), feed.Key("x"), 1<<8)), []string{"2@3", "4@5"}; !slices.Equal(got,
 		want) {
-		t.Errorf("items under x behind LSN 1 are %v, want %v", got, want)
+		t.Errorf("items under x behind number 256 are %v, want %v", got, want)
 	}
 	if got, want := found(t, c.Logical(t.Context(), feed.Key("y", 3), 0)), []string{"3@4"}; !slices.Equal(got, want) {
 		t.Errorf("items under y, 3 are %v, want %v", got, want)
@@ -199,15 +201,52 @@ func TestWithIDs(t *testing.T) {
 			t.Errorf("ids that begin with %q: %v, want %v", prefix, got, want)
 		}
 	}
-	if got, want := found(t, c.WithIDs(t.Context(), "app", 1)), []string{"app@4", "app..3@5"}; !slices.Equal(got,
+	if got, want := found(t, c.WithIDs(t.Context(), "app", 1<<8)), []string{"app@4", "app..3@5"}; !slices.Equal(got,
 		want) {
-		t.Errorf("ids behind LSN 1: %v, want %v", got, want)
+		t.Errorf("ids behind number 256: %v, want %v", got, want)
 	}
 	plain := container(t, db, docstore.ContainerSpec{ID: "plain"})
 	for _, err := range plain.WithIDs(t.Context(), "a", 0) {
 		if plain.HasIDIndex() || !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("a container without the index: %v, want a bad request", err)
 		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{Ranges: 2})
+	for i := range 2000 {
+		upsert(t, c, fmt.Sprint("i", i%1000), fmt.Sprint("p", i/500), i) // each id in two keys
+	}
+	upsert(t, c, "i7", "p0", 1)
+	s, err := c.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, test := range []struct {
+		ids   []string
+		after int64
+		want  []string
+	}{
+		{[]string{"i7", "i501", "none"}, 0, []string{"i7@2001", "i501@502", "i7@1008", "i501@1502"}},
+		{[]string{"i7", "i501"}, 502 << 8, []string{"i7@1008", "i501@1502"}},
+		{[]string{"none"}, 0, nil},
+		{nil, 0, nil},
+	} {
+		got := found(t, s.Named(t.Context(), feed.FullRange(), test.ids, test.after))
+		if !slices.Equal(got, test.want) {
+			t.Errorf("items %v after %d: %v, want %v", test.ids, test.after, got, test.want)
+		}
+	}
+	var both []string
+	for _, p := range s.Partitions() {
+		both = append(both, found(t, s.Named(t.Context(), p.Range, []string{"i7", "i501"}, 0))...)
+	}
+	slices.Sort(both)
+	if want := []string{"i501@1502", "i501@502", "i7@1008", "i7@2001"}; !slices.Equal(both, want) {
+		t.Errorf("by partition: %v, want %v", both, want)
 	}
 }
 

@@ -60,17 +60,41 @@ func (p *play) compareItems(rt *rapid.T) {
 		p.must(err)
 		p.sameItem(rt, it, d)
 	}
+	p.compareCreation(rt, want)
 	if p.c.HasIDIndex() {
 		prefix := rapid.SampledFrom([]string{"", "id", "idid", "1"}).Draw(rt, "prefix")
 		p.sameItems(rt, gather(p, p.c.WithIDs(p.t.Context(), prefix, 0)),
-			slices.DeleteFunc(slices.Clone(want), func(d modelDoc) bool {
-				return !strings.HasPrefix(d.id, prefix)
-			}))
+			inCreation(want, func(d modelDoc) bool { return strings.HasPrefix(d.id, prefix) }))
 	}
 	slices.SortFunc(want, func(a, b modelDoc) int {
 		return cmp.Or(cmp.Compare(p.place(a.key), p.place(b.key)), cmp.Compare(a.key, b.key), cmp.Compare(a.id, b.id))
 	})
 	p.sameItems(rt, gather(p, p.c.Items(p.t.Context(), feed.FullRange(), "")), want)
+}
+
+// compareCreation reads parts of the partitions in the order of creation.
+func (p *play) compareCreation(rt *rapid.T, want []modelDoc) {
+	after := int64(rapid.IntRange(0, int(p.head+1)).Draw(rt, "created after"))<<8 - int64(rapid.IntRange(0, 1).Draw(rt,
+		"before it"))
+	s, err := p.c.Snapshot(p.t.Context())
+	p.must(err)
+	defer s.Close()
+	for _, part := range p.parts() {
+		for _, r := range p.cut(part.Range, rapid.IntRange(1, 2).Draw(rt, "created in")) {
+			p.sameItems(rt, gather(p, s.Documents(p.t.Context(), r, after)),
+				inCreation(want, func(d modelDoc) bool { return d.number() > after && r.Holds(p.place(d.key)) }))
+		}
+	}
+}
+
+// number is the number in the document's resource id.
+func (d modelDoc) number() int64 { return d.born.lsn<<8 | int64(d.born.idx) }
+
+// inCreation are some of the documents, in the order of their creation.
+func inCreation(docs []modelDoc, shown func(modelDoc) bool) []modelDoc {
+	docs = slices.DeleteFunc(slices.Clone(docs), func(d modelDoc) bool { return !shown(d) })
+	slices.SortFunc(docs, func(a, b modelDoc) int { return a.born.compare(b.born) })
+	return docs
 }
 
 func gather(p *play, items func(func(docstore.Item, error) bool)) (all []docstore.Item) {
@@ -91,7 +115,8 @@ func (p *play) sameItems(rt *rapid.T, got []docstore.Item, want []modelDoc) {
 }
 
 func (p *play) sameItem(rt *rapid.T, it docstore.Item, d modelDoc) {
-	if (modelID{it.Key, it.ID}) != d.modelID || it.ETag != d.etag || it.LSN != d.lsn || it.Time.UnixMilli() != d.at {
+	if (modelID{it.Key, it.ID}) != d.modelID || it.ETag != d.etag || it.LSN != d.lsn ||
+		it.Number != d.number() || it.Time.UnixMilli() != d.at {
 		rt.Fatalf("item %+v, want %+v", it, d)
 	}
 	p.sameBody(rt, it.Body, d)
@@ -109,7 +134,10 @@ func (p *play) compareKey(rt *rapid.T, from int64) {
 		holds = func(k feed.PartitionKey) bool { return strings.HasPrefix(string(k), begin) }
 	}
 	want := p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && holds(d.key) })
-	p.sameItems(rt, gather(p, p.c.Logical(p.t.Context(), key, from)), want)
+	after := from << 8
+	p.sameItems(rt, gather(p, p.c.Logical(p.t.Context(), key, after)),
+		inCreation(p.visible(p.now(), func(d modelDoc) bool { return holds(d.key) }),
+			func(d modelDoc) bool { return d.number() > after }))
 	where, err := p.c.LogicalPartition(key)
 	p.must(err)
 	var got []feed.Change

@@ -52,8 +52,8 @@ type modelDoc struct {
 	modelPlace
 	value map[string]any // without system properties
 	etag  string
-	rid   string
-	at    int64 // Unix milliseconds
+	born  modelPlace // of the first version
+	at    int64      // Unix milliseconds
 }
 
 // modelVersion is one change in the feed of all versions.
@@ -240,7 +240,11 @@ func (a *attempt) write(w feed.Write, idx int) error {
 			return err
 		}
 	}
-	return a.put(modelDoc{modelID{a.key, id}, modelPlace{0, idx}, value, "", old.rid, a.now}, old, exists)
+	born := old.born
+	if !exists {
+		born = modelPlace{0, idx}
+	}
+	return a.put(modelDoc{modelID{a.key, id}, modelPlace{0, idx}, value, "", born, a.now}, old, exists)
 }
 
 func (a *attempt) put(d, old modelDoc, exists bool) error {
@@ -312,6 +316,7 @@ func (m *modelStore) adopt(a *attempt, results []feed.Result, lsn int64) {
 	for id, d := range a.docs {
 		if d.lsn == 0 {
 			d.lsn, d.etag = lsn, results[d.idx].ETag
+			d.born.lsn = cmp.Or(d.born.lsn, lsn)
 			a.docs[id] = d
 		}
 	}

@@ -126,8 +126,10 @@ func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 		g.drop(mark, 0)
 		g.set(logKey(tableDead, s.c.num, to), nil)
 	case place != nil && place.addr == old:
+		here := *place
 		place.addr = to
 		g.set(doc, place.encode())
+		g.noteMove(s.c.num, doc, &here, place)
 		g.countLiving(s.c, old, -1)
 		g.countLiving(s.c, to, 1)
 	}

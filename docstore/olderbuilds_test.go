@@ -282,8 +282,8 @@ func TestAStoreOfEveryOlderBuildHoldsWhatItHeld(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}
-			if format, err := docstore.FormatOf(mem, "db"); format != "2" || err != nil {
-				t.Errorf("the format is %q, %v, want 2", format, err)
+			if format, err := docstore.FormatOf(mem, "db"); format != "3" || err != nil {
+				t.Errorf("the format is %q, %v, want 3", format, err)
 			}
 			db = openOlder(t, mem)
 			s.verify(t, db, "opened again")

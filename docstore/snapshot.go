@@ -113,18 +113,19 @@ const (
 	maxChunk = 1000
 )
 
-// Documents yields the documents of a range that were last written after an LSN, in the order of these writes. If the
-// range spans several partitions, you get [feed.ErrGone]. An error comes as the last pair.
-func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) iter.Seq2[Item, error] {
+// Unordered yields the documents of a range, each once, in the order that is fastest to read: that of their last
+// writes. They have no [Item.Number]. If the range spans several partitions, you get [feed.ErrGone]. An error comes as
+// the last pair.
+func (s *Snapshot) Unordered(ctx context.Context, rng feed.Range) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		if err := s.documents(ctx, rng, after, yield); err != nil {
+		if err := s.unordered(ctx, rng, yield); err != nil {
 			yield(Item{}, fmt.Errorf("read documents of %q: %w", s.c.ID(), err))
 		}
 	}
 }
 
-// documents calls yield for the documents of a range until yield returns false.
-func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, yield func(Item, error) bool) error {
+// unordered calls yield for the documents of a range until yield returns false.
+func (s *Snapshot) unordered(ctx context.Context, rng feed.Range, yield func(Item, error) bool) error {
 	part, err := s.l.partitionOfAll(rng)
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, y
 	if err != nil {
 		return err
 	}
-	sel := selection{rng: rng, begin: begin{lsn: after, since: anyTime}}
+	sel := selection{rng: rng, begin: begin{since: anyTime}}
 	for chunk := minChunk; sel.lsn < head; chunk = min(4*chunk, maxChunk) {
 		if err := s.c.checkUsable(ctx); err != nil {
 			return err
@@ -200,5 +201,5 @@ func (s *Snapshot) lookUp(key []byte) (Item, bool, error) {
 	if err != nil {
 		return Item{}, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return e.item(at.lsn), true, nil
+	return e.itemOf(&at), true, nil
 }

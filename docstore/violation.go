@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check verifies every invariant of the store. Each document has its version in a log that its partition reads, and
@@ -82,4 +83,20 @@ func (k *checker) countRecords(n int64) error {
 		return err
 	}
 	return context.Cause(k.ctx)
+}
+
+// refuseStrays refuses keys of missing containers, because a new container with such a number would inherit the keys.
+func (k *checker) refuseStrays() error {
+	for _, table := range []byte(dataTables) {
+		err := k.eachKey([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {
+			if num, _, err := splitKey(key); err != nil || !slices.Contains(k.known, num) {
+				return fmt.Errorf("%w: it belongs to no container", ErrCorrupt)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -252,6 +252,7 @@ func (w *write) putVersion() (feed.Result, error) {
 	w.tx.group.countLiving(h.c, w.at, 1)
 	now := slot{addr: w.at, time: h.time, ttl: w.ttl, size: size, etag: w.etag, uniq: w.uniq, born: born}
 	w.tx.group.set(w.key, now.encode())
+	w.tx.group.noteMove(c, w.key, w.old, &now)
 	if w.ttl > 0 {
 		w.tx.group.set(ttlKey(c, h.time+int64(w.ttl)*1000, w.tx.epk, w.tx.pk, w.id), nil)
 	}
@@ -278,6 +279,7 @@ func (w *write) removeDocument(how entryOp) error {
 	w.releaseUnique(nil)
 	w.supersedeOld()
 	w.tx.group.drop(w.key, 0)
+	w.tx.group.noteMove(c, w.key, w.old, nil)
 	if h.l.byID {
 		w.tx.group.drop(idKey(c, w.id, w.tx.epk, w.tx.pk), 0)
 	}

@@ -9,7 +9,7 @@ import (
 
 // How a query finds its documents depends on the headers and the filter. The ways are tried in this order, because
 // each is cheaper than the next: lookups by ids and keys together, the index of a key's logical partition, the index
-// of ids, and a scan.
+// of ids, a walk over the keys of all documents for some ids, and a scan.
 
 // Above these limits a scan is cheaper than lookups.
 const (
@@ -37,6 +37,8 @@ func (q *Query) chooseAccess() {
 			s.prefix = commonPrefix(ids)
 			s.byID = s.prefix != ""
 		}
+	case !s.pinned && known && len(ids) <= maxPoints:
+		s.ids = append([]string{}, ids...) // nil would mean any
 	}
 }
 

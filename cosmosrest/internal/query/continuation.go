@@ -14,7 +14,7 @@ import (
 // Continuations record where a page ended, and the client sends them with the next request.
 //
 // A continuation must stay valid as long as a client likes: across restarts of the server, splits and merges of
-// partitions, writes, and another filter. So a continuation contains keys, LSNs and hashes, and names no partition
+// partitions, writes, and another filter. So a continuation contains keys, numbers and hashes, and names no partition
 // and no state of the server.
 
 // Continuation is where the next page of a query or of ReadFeed begins. A continuation is not bound to the text of a
@@ -55,7 +55,7 @@ func (k *Continuation) Encode() (string, error) {
 }
 
 // ParseContinuation parses the token of a request for rows of a container with this resource id. An empty token means
-// the beginning. A token of another container is refused, because its LSNs would silently skip documents.
+// the beginning. A token of another container is refused, because its numbers would silently skip documents.
 func ParseContinuation(token, rid string) (Continuation, error) {
 	k := Continuation{Container: hashText(rid)}
 	if token == "" {
@@ -67,6 +67,9 @@ func ParseContinuation(token, rid string) (Continuation, error) {
 			wire.BadRequest("Invalid Continuation Token. x-ms-continuation is %.64q: want one that this server gave "+
 				"for the same container", token)
 	}
+	for i := range k.Read {
+		k.Read[i].convert()
+	}
 	k.token = token
 	return k, nil
 }
@@ -74,7 +77,7 @@ func ParseContinuation(token, rid string) (Continuation, error) {
 // isSound reports whether the numbers are in the ranges that this server writes.
 func (k *Continuation) isSound() bool {
 	for _, s := range k.Read {
-		if s.After < 0 || s.Rows < allRows {
+		if s.Number < 0 || s.After < 0 || s.Rows < allRows {
 			return false
 		}
 	}

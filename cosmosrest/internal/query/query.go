@@ -142,6 +142,12 @@ func (q *Query) Crosses() string { return q.parsed.CrossPartition() }
 // plan for such a query over several partitions.
 func (q *Query) MixesAggregates() bool { return q.parsed.MixesAggregates() }
 
+// Refused returns the service's refusal of a query that this server can compute, or nil.
+func (q *Query) Refused() error { return q.parsed.Refused() }
+
+// SortPaths returns the paths by which the query sorts.
+func (q *Query) SortPaths() []sql.SortPath { return q.parsed.SortPaths() }
+
 // ranges returns the places of the pinned keys, or the whole selection.
 func (q *Query) ranges() ([]feed.Range, error) {
 	if !q.scan.pinned {

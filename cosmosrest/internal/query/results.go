@@ -151,6 +151,7 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 func (q *Query) computeRows() (rows []sql.Row, err error) {
 	q.bound.Until(q.scan.ctx)
 	defer q.scan.closeInto(&err)
+	q.scan.anyOrder = true
 	if err := q.scan.openAt(q.From); err != nil {
 		return nil, err
 	}

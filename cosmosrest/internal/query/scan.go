@@ -16,16 +16,16 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A scan reads spans in the order of the key space, and each span in the order of last writes. Only in this order can
-// a page end at a place that keeps its meaning: "after this LSN" stays true when documents are written, deleted, or
-// moved by a split. A page is read from a single snapshot of the container.
+// A scan reads spans in the order of the key space, and each span in the order of creation, as the service does. A
+// page can end at any place in this order: "created after this document" stays true when documents are written,
+// deleted, or moved by a split. A page is read from a single snapshot of the container.
 
-// Scan reads the documents of a selection: those of some keys, key by key; those whose ids have a common prefix; or
-// all, partition by partition. Each of these is a span. A span is read in the order of last writes, and spans come in
-// the order of the key space.
+// Scan reads the documents of a selection: those of some keys, key by key; those with some ids, or whose ids have a
+// common prefix; or all, partition by partition. Each of these is a span. A span is read in the order of creation, and
+// spans come in the order of the key space.
 //
-// A page is read from a snapshot, which contains each document once. A document written between two pages
-// moves to the end of its span. So the document may come again, but is never missed.
+// A page is read from a snapshot, which contains each document once. A document keeps its place when it is written
+// between two pages, so it comes once.
 type Scan struct {
 	ctx   context.Context
 	meter *meter.Request
@@ -34,9 +34,11 @@ type Scan struct {
 
 	keys   []feed.PartitionKey // the only keys, if pinned
 	pinned bool
-	ids    []string // the only ids of each key; nil means any
+	ids    []string // the only ids of each key, or of all keys if none is pinned; nil means any
 	byID   bool     // use the index of ids, with prefix
 	prefix string
+
+	anyOrder bool // rows depend on each other, so documents may come in the order that is fastest to read
 
 	snap *docstore.Snapshot // of the page; nil between pages, and for a single document
 	left []span
@@ -84,7 +86,7 @@ func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (mo
 	return more, err
 }
 
-// span is a part of a scan read in the order of last writes.
+// span is a part of a scan read in the order of creation.
 type span struct {
 	rng  feed.Range
 	key  feed.PartitionKey // of a scan by keys; empty if several keys have the same effective key
@@ -92,14 +94,40 @@ type span struct {
 	at   progress
 }
 
-// progress is how far a span was read: all documents up to an LSN; of the documents with the next LSN, all up to a
-// given document, in the order of resource ids; and of this document, a number of combinations of the rows of FROM
-// and JOIN. The LSN alone is not enough, because all documents of a batch have the same LSN.
+// progress is how far a span was read: all documents up to a number, and of the document with this number a number of
+// combinations of the rows of FROM and JOIN.
 type progress struct {
-	After int64 `json:"a,omitempty"`
-	// number of its resource id; in tokens of older builds "d" was a hash, and all documents of the LSN are shown again
-	Doc  uint64 `json:"i,omitempty"`
-	Rows int    `json:"r,omitempty"`
+	Number int64 `json:"b,omitempty"` // number of the resource id; see [docstore.Item]
+	Rows   int   `json:"r,omitempty"`
+
+	// In tokens of older builds, which read documents in the order of their last writes: all documents up to this LSN
+	// have been read, and of the next LSN those before this number. Later tokens keep both, so the client gets the
+	// rest.
+	After int64  `json:"a,omitempty"`
+	Doc   uint64 `json:"i,omitempty"`
+}
+
+// begin returns the number after which the documents of a span are still to be read.
+func (p *progress) begin() int64 {
+	if p.Number > 0 && p.Rows != allRows {
+		return p.Number - 1
+	}
+	return p.Number
+}
+
+// convert adapts the progress of an older build. The rest of the rows of a document comes with the whole document.
+func (p *progress) convert() {
+	if p.Number == 0 && p.Doc > 0 {
+		if p.Rows == allRows {
+			p.Doc++
+		}
+		p.Rows = 0
+	}
+}
+
+// wasRead reports whether a document came on a page of an older build.
+func (p *progress) wasRead(d *document) bool {
+	return d.lsn <= p.After || d.lsn == p.After+1 && uint64(d.number) < p.Doc
 }
 
 // allRows means that all rows of a document have been processed, however many there are.
@@ -107,15 +135,13 @@ const allRows = -1 // rows of a document
 
 // document is a document that a scan has read.
 type document struct {
-	id   string
-	key  feed.PartitionKey
-	lsn  int64
-	body []byte
-	skip int // combinations of its rows that earlier pages have processed
+	id     string
+	key    feed.PartitionKey
+	lsn    int64
+	number int64 // of its resource id
+	body   []byte
+	skip   int // combinations of its rows that earlier pages have processed
 }
-
-// number returns the place of a document among the documents with its LSN.
-func (d *document) number() uint64 { return sql.DocumentNumber(d.body) }
 
 // visit processes a document. A visit returns how many combinations of the document's rows are done, or allRows, and
 // whether to go on.
@@ -141,18 +167,12 @@ func (s *Scan) runScan(each visit) error {
 // visitSpan visits the documents of the first unread span, and records the span's progress.
 func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	st := &s.left[0]
+	from := st.at
 	var begun time.Time
 	if s.timed {
 		begun = time.Now()
 	}
-	var last document
-	rows := 0
-	defer func() {
-		if last.body != nil {
-			st.at = progress{After: last.lsn - 1, Doc: last.number(), Rows: rows}
-		}
-	}()
-	for d, err := range inPlaces(s.documentsOf(st), st.at) {
+	for d, err := range s.documentsOf(st) {
 		if err != nil {
 			return false, err
 		}
@@ -167,11 +187,23 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 		if err := s.meter.Work(meter.DocWork + len(d.body)); err != nil {
 			return false, err
 		}
+		if s.anyOrder && from.Number > 0 && d.number == 0 {
+			d.number = int64(sql.DocumentNumber(d.body))
+		}
+		if from.wasRead(&d) || d.number > 0 && d.number <= from.begin() {
+			continue
+		}
+		if d.number == from.Number {
+			d.skip = from.Rows
+		}
 		done, more, err := each(d)
 		if err != nil {
 			return false, err
 		}
-		if last, rows = d, done; !more {
+		if !s.anyOrder {
+			st.at.Number, st.at.Rows = d.number, done
+		}
+		if !more {
 			return false, nil
 		}
 		if s.timed {
@@ -181,67 +213,33 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	return true, nil
 }
 
-// inPlaces yields documents in the order of their places, from a place onward: by LSN and, if a batch has given
-// several documents the same LSN, by resource id. If the document at the place has changed since, that document has a
-// later LSN, but the place can still be found.
-func inPlaces(docs iter.Seq2[document, error], from progress) iter.Seq2[document, error] {
-	return func(yield func(document, error) bool) {
-		var together []document // documents with the same LSN
-		release := func() bool {
-			if len(together) > 1 {
-				slices.SortStableFunc(together, func(a, b document) int { return cmp.Compare(a.number(), b.number()) })
-			}
-			for _, d := range together {
-				if d.lsn == from.After+1 && from.Doc != 0 {
-					switch n := d.number(); {
-					case n < from.Doc || n == from.Doc && from.Rows == allRows:
-						continue
-					case n == from.Doc:
-						d.skip = from.Rows
-					}
-				}
-				if !yield(d, nil) {
-					return false
-				}
-			}
-			together = together[:0]
-			return true
-		}
-		for d, err := range docs {
-			if len(together) > 0 && (err != nil || d.lsn != together[0].lsn) && !release() {
-				return
-			}
-			if err == nil {
-				together = append(together, d)
-			} else if !yield(d, err) {
-				return
-			}
-		}
-		release()
-	}
-}
-
-// documentsOf yields the documents of a span written after its progress.
+// documentsOf yields the documents of a span created after its progress.
 func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 	switch {
 	case s.byID:
-		return s.items(s.snap.WithIDs(s.ctx, s.prefix, st.at.After), st.rng)
+		return s.items(s.snap.WithIDs(s.ctx, s.prefix, st.at.begin()), st.rng)
 	case s.pinned && st.key != "":
 		return s.ofKey(st)
 	}
-	return s.items(s.snap.Documents(s.ctx, st.rng, st.at.After), feed.FullRange())
+	if s.ids != nil {
+		return s.items(s.snap.Named(s.ctx, st.rng, s.ids, st.at.begin()), feed.FullRange())
+	}
+	if s.anyOrder {
+		return s.items(s.snap.Unordered(s.ctx, st.rng), feed.FullRange())
+	}
+	return s.items(s.snap.Documents(s.ctx, st.rng, st.at.begin()), feed.FullRange())
 }
 
 // ofKey yields the documents of a key, or of all keys that begin with the key, in the span's range.
 func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 	if s.ids != nil {
-		return s.points(st.key, st.at.After)
+		return s.points(st.key, st.at.begin())
 	}
 	in := feed.FullRange()
 	if st.part {
 		in = st.rng
 	}
-	return s.items(s.snap.Logical(s.ctx, st.key, st.at.After), in)
+	return s.items(s.snap.Logical(s.ctx, st.key, st.at.begin()), in)
 }
 
 // items yields the documents of a sequence that are in a range.
@@ -263,10 +261,10 @@ func (s *Scan) items(all iter.Seq2[docstore.Item, error], in feed.Range) iter.Se
 }
 
 func documentOf(it docstore.Item) document {
-	return document{id: it.ID, key: it.Key, lsn: it.LSN, body: it.Body}
+	return document{id: it.ID, key: it.Key, lsn: it.LSN, number: it.Number, body: it.Body}
 }
 
-// points yields the documents of a key with the scan's ids, in the order of last writes like all others. They must be
+// points yields the documents of a key with the scan's ids, in the order of creation like all others. They must be
 // looked up before they can be sorted, so if there are many, their bodies are read a second time.
 func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
@@ -278,16 +276,16 @@ func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, er
 			case err != nil:
 				yield(d, err)
 				return
-			case d.lsn <= after:
+			case d.number <= after:
 				continue
 			}
 			if bodies += len(d.body); bodies > maxHeldPoints {
-				// The LSN is enough to sort the document.
+				// The number is enough to sort the document.
 				d.body = nil
 			}
 			found = append(found, d)
 		}
-		slices.SortStableFunc(found, func(a, b document) int { return cmp.Compare(a.lsn, b.lsn) })
+		slices.SortStableFunc(found, func(a, b document) int { return cmp.Compare(a.number, b.number) })
 		for _, d := range found {
 			var err error
 			if d.body == nil {

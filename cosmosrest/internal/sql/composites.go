@@ -22,6 +22,21 @@ func (n arrayNode) eval(f *frame) value {
 // calls of ARRAY_CONCAT of an array with itself would double the array until the memory is full.
 const maxComposite = 16 << 20
 
+// leavesOut reports whether a row leaves out a value because it is undefined. As in the service, a query fails if its
+// rows have a number that JSON cannot write, such as 1/0.
+func (f *frame) leavesOut(v value) bool {
+	if v.kind == undefined && v.num != 0 {
+		err := failf(-1, "The response content contains a numeric value that cannot be represented in JSON (e.g. "+
+			"Infinity and NaN).")
+		err.Sub = subNotInJSON
+		f.failWith(err)
+	}
+	return v.kind == undefined
+}
+
+// subNotInJSON is the service's sub-status for a number that JSON cannot write.
+const subNotInJSON = 4001
+
 // hasRoom reports whether a value can be added to an array or object of so many bytes, and spends the work of writing
 // the value.
 func (f *frame) hasRoom(size int, v value) bool {
@@ -41,7 +56,7 @@ type arrayWriter struct {
 
 // add appends a value, unless it is undefined.
 func (w *arrayWriter) add(v value) {
-	if v.kind == undefined || !w.f.hasRoom(len(w.b), v) {
+	if w.f.leavesOut(v) || !w.f.hasRoom(len(w.b), v) {
 		return
 	}
 	w.b = append(w.b, ',')
@@ -80,7 +95,7 @@ func (n objectNode) eval(f *frame) value {
 	b := make([]byte, 0, 64)
 	for _, field := range n.members {
 		v := field.node.eval(f)
-		if v.kind == undefined || !f.hasRoom(len(b), v) {
+		if f.leavesOut(v) || !f.hasRoom(len(b), v) {
 			continue
 		}
 		b = append(append(b, ','), field.quoted...)

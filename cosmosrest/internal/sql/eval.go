@@ -262,11 +262,10 @@ func (n arithmetic) eval(f *frame) value {
 	if left.kind != number || right.kind != number || !f.spendWork(opWork) {
 		return value{}
 	}
-	return numberValue(calculate(n.op, left.float(), right.float()))
+	return computedValue(calculate(n.op, left.float(), right.float()))
 }
 
-// calculate applies an operator to two numbers. numberValue turns a result that JSON cannot write, such as 1/0, into
-// undefined.
+// calculate applies an operator to two numbers. The result may be a number that JSON cannot write, such as 1/0.
 func calculate(op string, left, right float64) float64 {
 	switch op {
 	case "+":

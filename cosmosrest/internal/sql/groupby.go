@@ -34,6 +34,23 @@ type stray struct {
 	at   int
 }
 
+// strayError returns the error for paths outside aggregates. As in the service, each path has its own error.
+func strayError(strays []stray) (first *Error) {
+	for _, lost := range strays[:min(len(strays), maxStrays)] {
+		err := failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in "+
+			"either an aggregate function or the GROUP BY clause.", clip(lost.text))
+		if err.End = lost.at + len(lost.text); first == nil {
+			first = err
+		} else {
+			first.Others = append(first.Others, err)
+		}
+	}
+	return first
+}
+
+// maxStrays limits the errors of one query, because a query may have 512 KB.
+const maxStrays = 20
+
 // countStrays returns the number of strays so far, for sealGroupKey.
 func (c *compiler) countStrays() int { return len(c.agg.strays) }
 
@@ -151,7 +168,7 @@ func (c *collector) groupRows(f *frame) []*row {
 		for _, key := range g.keys {
 			r.keys = append(r.keys, sortKey(key))
 		}
-		if r.v.kind != undefined {
+		if !f.leavesOut(r.v) {
 			out = append(out, r)
 		}
 	}

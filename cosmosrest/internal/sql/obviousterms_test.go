@@ -168,7 +168,11 @@ func infix(op string, a, b any) any {
 	if !ok || !ok2 {
 		return undefined
 	}
-	return number(arithmetic(op, x, y))
+	f := arithmetic(op, x, y)
+	if number(f) == undefined {
+		panic(unclear{"a row with a number that JSON cannot write is refused, and a test of its own says when"})
+	}
+	return f
 }
 
 // decide is OR or AND: the value that decides wins, then what is no boolean.

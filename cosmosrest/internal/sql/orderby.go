@@ -74,7 +74,7 @@ func (c *collector) addRow(f *frame) bool {
 		r.at = f.combination
 	}
 	c.next++
-	if r.v.kind == undefined {
+	if f.leavesOut(r.v) {
 		return f.err == nil
 	}
 	if c.p.distinct && len(c.p.order) == 0 {

@@ -110,10 +110,7 @@ func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	c.compileSelect(p, stmt)
 	agg.open = false
 	if p.grouped() && len(agg.strays) > 0 {
-		lost := agg.strays[0]
-		c.failFirst(failf(lost.at,
-			"Property reference %s is invalid in the select list because it is not contained in either an "+
-				"aggregate function or the GROUP BY clause.", clip(lost.text)))
+		c.failFirst(strayError(agg.strays))
 	}
 	c.compileTail(p, stmt)
 	c.agg = agg.outer
@@ -135,7 +132,9 @@ func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 	default:
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is not allowed with GROUP BY."))
+			err := failf(stmt.List.Pos.Offset, "'SELECT *' is not allowed with GROUP BY.")
+			err.End = err.At + len("*")
+			c.failFirst(err)
 		}
 	}
 }
@@ -211,6 +210,7 @@ type count struct {
 	clause string
 	node   node
 	at     int
+	text   string
 }
 
 // compileCount compiles a count; nil means that there is none.
@@ -223,6 +223,6 @@ func (c *compiler) compileCount(clause string, o *operand) node {
 		return nil
 	}
 	n := c.compileScalar(o.Value, o.Pos.Offset)
-	c.counts = append(c.counts, count{clause, n, o.Pos.Offset})
+	c.counts = append(c.counts, count{clause, n, o.Pos.Offset, o.Value})
 	return n
 }

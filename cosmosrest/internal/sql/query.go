@@ -31,6 +31,7 @@ type Query struct {
 
 	isCondition bool
 	sorting     string // text of the sort keys
+	strict      strictness
 }
 
 // Parse parses a query. Recent results are kept, so parsing a query again costs only a map lookup. Errors are *Error.
@@ -78,6 +79,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 	}
 	if !isCondition {
 		query.sorting = sortingOf(text, stmt.Query, query.plan)
+		query.strict = strictnessOf(text, stmt.Query)
 	}
 	query.apart = c.apart
 	query.params, query.counts, query.slots, query.memos = c.params, c.counts, c.slots+1, len(c.memos)
@@ -158,13 +160,30 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		}
 	}
 	for _, count := range q.counts {
-		v := count.node.eval(&b.f)
-		if v.kind != number || v.float() < 0 || v.float() > maxCount || v.float() != math.Trunc(v.float()) {
-			return nil, failf(count.at, "The value of %s is %s: want a whole number from 0 to %d.", count.clause,
-				clip(string(v.appendJSON(nil))), maxCount)
+		if err := count.check(count.node.eval(&b.f)); err != nil {
+			return nil, err
 		}
 	}
 	return b, nil
+}
+
+// check returns an error if a value is not a valid count. The service has a sentence for some of these errors.
+func (c *count) check(v value) error {
+	isWhole := v.kind == number && v.float() >= 0 && v.float() == math.Trunc(v.float())
+	var err *Error
+	switch {
+	case isWhole && v.float() <= maxCount:
+		return nil
+	case v.kind == number && c.clause == "TOP":
+		err = failf(c.at, "The count value provided for a TOP clause must be an integer.")
+	case isWhole:
+		err = failf(c.at, "The %s count value exceeds the maximum allowed value.", c.clause)
+	default:
+		return failf(c.at, "The value of %s is %s: want a whole number from 0 to %d.", c.clause,
+			clip(string(v.appendJSON(nil))), maxCount)
+	}
+	err.End = c.at + len(c.text)
+	return err
 }
 
 // checkNames refuses invalid names of parameters, and a parameter that comes twice.
@@ -245,7 +264,7 @@ func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 	var failed error
 	b.q.plan.eachRow(&b.f, func() bool {
 		v := b.q.plan.row.eval(&b.f)
-		if v.kind != undefined && b.f.err == nil {
+		if !b.f.leavesOut(v) && b.f.err == nil {
 			failed = emit(v.json())
 		}
 		return failed == nil

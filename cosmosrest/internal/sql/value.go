@@ -57,6 +57,14 @@ func numberValue(f float64) value {
 	return value{kind: number, decoded: true, num: f}
 }
 
+// computedValue returns the result of an operator. Of a number that JSON cannot write, such as 1/0, the number is
+// kept in the undefined value, because a query that would return it is refused; see frame.leavesOut.
+func computedValue(f float64) value {
+	v := numberValue(f)
+	v.num = f
+	return v
+}
+
 func textValue[T string | []byte](text T) value {
 	return value{kind: str, decoded: true, text: []byte(text)}
 }

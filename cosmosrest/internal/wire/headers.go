@@ -17,8 +17,10 @@ const (
 	HeaderContinuation   = "X-Ms-Continuation"
 	HeaderContinueOnErr  = "X-Ms-Cosmos-Batch-Continue-On-Error"
 	HeaderCrossPartition = "X-Ms-Documentdb-Query-Enablecrosspartition"
+	HeaderContinueLimit  = "X-Ms-Documentdb-Responsecontinuationtokenlimitinkb"
 	HeaderDate           = "X-Ms-Date"
 	HeaderDirection      = "X-Ms-Enumeration-Direction"
+	HeaderDirectExecute  = "X-Ms-Cosmos-Query-Optimisticdirectexecute"
 	HeaderEndEPK         = "X-Ms-End-Epk"
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
 	HeaderIfMatch        = "If-Match"
@@ -58,6 +60,7 @@ const (
 	AnswerCharge         = "x-ms-request-charge"
 	AnswerContentPath    = "x-ms-content-path"
 	AnswerContinuation   = "x-ms-continuation"
+	AnswerDistribution   = "x-ms-cosmos-query-requiresdistribution" // for HeaderDirectExecute
 	AnswerDuration       = "x-ms-request-duration-ms"
 	AnswerETag           = "etag"
 	AnswerIndexProgress  = "x-ms-documentdb-collection-index-transformation-progress" // in percent

@@ -217,6 +217,20 @@ func (r *Request) PageRows() (int, error) {
 	return r.MaxItems()
 }
 
+// CheckContinuationLimit refuses a limit for the size of continuations that is not a positive number of KB. Other
+// limits have no effect, because continuations are small.
+func (r *Request) CheckContinuationLimit() error {
+	text := r.Header(HeaderContinueLimit)
+	if text == "" {
+		return nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
+		return BadRequest("x-ms-documentdb-responsecontinuationtokenlimitinkb is %.64q: want 1 to %d", text,
+			math.MaxInt32)
+	}
+	return nil
+}
+
 // Consistent refuses a read if the partition cannot serve the request's consistency level or session.
 func (r *Request) Consistent(part feed.Partition, newest int64) error {
 	return Consistent(r.Header(HeaderConsistency), r.Header(HeaderSession), part, newest)
