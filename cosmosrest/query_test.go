@@ -745,8 +745,9 @@ func TestASubqueryOfAQueryWithoutFromReadsTheContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(parts) < 2 || len(p.Ranges) != 1 || p.Ranges[0].Max != parts[0].Range.Max || p.Info.RewrittenQuery != "" {
-		t.Errorf("the plan is %+v for ranges %v, want the first range and the query as it is", p, parts)
+	if len(parts) < 2 || len(p.Ranges) != 1 || p.Ranges[0].Max != parts[0].Range.Min || p.Info.RewrittenQuery != "" {
+		t.Errorf("the plan is %+v for ranges %v, want the begin of the first and the query as it is", p,
+			parts)
 	}
 	for _, headers := range []map[string]string{across(), across("x-ms-documentdb-partitionkeyrangeid", parts[1].ID)} {
 		if a := w.ask(t, headers, query).want(t, 200); !strings.Contains(string(a.body), `"Documents":[5],"_count":1`) {

@@ -89,7 +89,8 @@ func (q *Query) pinnedKeys() ([]feed.PartitionKey, bool) {
 	return slices.Compact(keys), true
 }
 
-// scalarsOf returns the values that the filter allows for a path; ok is false if the filter does not limit them.
+// scalarsOf returns the values that the filter allows for a path; ok is false if the filter does not limit them. An
+// array or object is no value of a partition key, so the key of such a document is undefined at the path.
 func (q *Query) scalarsOf(path []string) ([]any, bool) {
 	raws, ok := q.bound.Pins(path)
 	if !ok {
@@ -99,6 +100,10 @@ func (q *Query) scalarsOf(path []string) ([]any, bool) {
 	for i, raw := range raws {
 		if json.Unmarshal(raw, &values[i]) != nil {
 			return nil, false
+		}
+		switch values[i].(type) {
+		case []any, map[string]any:
+			values[i] = feed.Undefined
 		}
 	}
 	return values, true

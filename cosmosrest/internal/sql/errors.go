@@ -18,13 +18,16 @@ import (
 type Error struct {
 	Message string // a sentence for people, in the service's style
 	At      int    // byte offset of the error's place in the query; -1 if there is none
+	End     int    // where the place ends; 0 if the first quoted text of the message is the text at the place
+
+	More []*Error // further errors of the same kind
 }
 
 // Error returns only the message; the server adds the code.
 func (e *Error) Error() string { return e.Message }
 
-// JSON returns the error as the service writes it in a list of errors: with its place and, if the service's code is
-// known, with the code.
+// JSON returns the error, and the further ones, as the service writes them in a list of errors: with their places and,
+// if the service's code is known, with the code.
 func (e *Error) JSON() []byte {
 	type place struct {
 		Start int `json:"start"`
@@ -37,9 +40,15 @@ func (e *Error) JSON() []byte {
 		Message  string `json:"message"`
 	}{Severity: "Error", Code: e.code(), Message: e.Message}
 	if e.At >= 0 {
-		out.Location = &place{e.At, e.At + len(quoted(e.Message))}
+		out.Location = &place{e.At, e.End}
+		if e.End == 0 {
+			out.Location.End = e.At + len(quoted(e.Message))
+		}
 	}
 	b, _ := json.Marshal(out) // cannot fail
+	for _, other := range e.More {
+		b = append(append(b, ','), other.JSON()...)
+	}
 	return b
 }
 
@@ -62,6 +71,8 @@ var codes = []struct{ part, code string }{
 	{"'SELECT *' is not allowed with GROUP BY", "SC2041"},
 	{" function requires ", "SC2050"},
 	{"The count value provided for a TOP clause", "SC2060"},
+	{"The LIMIT count value exceeds", "SC2061"},
+	{"The OFFSET count value exceeds", "SC2062"},
 	{"is not contained in either an aggregate function or the GROUP BY clause", "SC2102"},
 }
 
@@ -116,6 +127,12 @@ func syntaxError(text string, err error) error {
 // spells it; the grammar has keywords in upper case.
 func nearToken(text string, token lexer.Token) *Error {
 	at := token.Pos.Offset
+	if token.Value == "TOP" {
+		// The grammar gives up an optional TOP as a whole, but the count after TOP is wrong.
+		if next, err := (&scanner{text: text, at: at + len(token.Value)}).Next(); err == nil {
+			token, at = next, next.Pos.Offset
+		}
+	}
 	if token.EOF() {
 		return failf(at, "Syntax error, unexpected end-of-file.")
 	}

@@ -76,10 +76,23 @@ func (c *compiler) compileCall(name string, a *args, at int) node {
 // checkArity reports whether a function accepts n arguments. If not, the query fails.
 func (c *compiler) checkArity(name string, n, min, max, at int) bool {
 	if n < min || max >= 0 && n > max {
-		c.failFirst(failf(at, "The %s function requires %s argument(s).", strings.ToUpper(name), counts(min, max)))
+		err := failf(at, "The %s function requires %s argument(s).", strings.ToUpper(name), counts(min, max))
+		err.End = c.endOfCall(at)
+		c.failFirst(err)
 		return false
 	}
 	return true
+}
+
+// endOfCall returns where the call that begins at an offset ends: after the bracket that closes its arguments.
+func (c *compiler) endOfCall(at int) int {
+	s := scanner{text: c.text, at: at}
+	for {
+		token, err := s.Next()
+		if err != nil || token.EOF() || token.Value == ")" && s.depth == 0 {
+			return s.at
+		}
+	}
 }
 
 // counts describes the allowed numbers of arguments in words; a max below 0 means no limit.

@@ -110,10 +110,7 @@ func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	c.compileSelect(p, stmt)
 	agg.open = false
 	if p.grouped() && len(agg.strays) > 0 {
-		lost := agg.strays[0]
-		c.failFirst(failf(lost.at,
-			"Property reference %s is invalid in the select list because it is not contained in either an "+
-				"aggregate function or the GROUP BY clause.", clip(lost.text)))
+		c.failFirst(agg.lostPaths())
 	}
 	c.compileTail(p, stmt)
 	c.agg = agg.outer
@@ -129,15 +126,21 @@ func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 		p.columns = true
 		p.row = c.compileColumns(stmt.List.Items)
 	case p.inputs == 0:
-		c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
+		c.failStar(stmt, "'SELECT *' is not valid if FROM clause is omitted.")
 	case p.inputs > 1:
-		c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is only valid with a single input set."))
+		c.failStar(stmt, "'SELECT *' is only valid with a single input set.")
 	default:
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is not allowed with GROUP BY."))
+			c.failStar(stmt, "'SELECT *' is not allowed with GROUP BY.")
 		}
 	}
+}
+
+// failStar fails at the star of SELECT *.
+func (c *compiler) failStar(stmt *selectStmt, message string) {
+	at := stmt.List.Pos.Offset
+	c.failFirst(&Error{Message: message, At: at, End: at + len("*")})
 }
 
 // starSlot returns the slot that * means: the only source or, without exactly one source, the document.
@@ -211,6 +214,19 @@ type count struct {
 	clause string
 	node   node
 	at     int
+}
+
+// refuse returns the error for a value that is not allowed, in the service's words.
+func (n count) refuse(v value) *Error {
+	sentence := ""
+	switch {
+	case n.clause == "TOP":
+		sentence = "The count value provided for a TOP clause must be an integer. "
+	case v.kind == number && v.float() > maxCount:
+		sentence = "The " + n.clause + " count value exceeds the maximum allowed value. "
+	}
+	return failf(n.at, "%sThe value of %s is %s: want a whole number from 0 to %d.", sentence, n.clause,
+		clip(string(v.appendJSON(nil))), maxCount)
 }
 
 // compileCount compiles a count; nil means that there is none.
