@@ -77,7 +77,7 @@ func (c *compiler) compileCall(name string, a *args, at int) node {
 func (c *compiler) checkArity(name string, n, min, max, at int) bool {
 	if n < min || max >= 0 && n > max {
 		err := failf(at, "The %s function requires %s argument(s).", strings.ToUpper(name), counts(min, max))
-		err.End = c.endOfCall(at)
+		err.End = endOfCall(c.text, at)
 		c.failFirst(err)
 		return false
 	}
@@ -85,8 +85,8 @@ func (c *compiler) checkArity(name string, n, min, max, at int) bool {
 }
 
 // endOfCall returns where the call that begins at an offset ends: after the bracket that closes its arguments.
-func (c *compiler) endOfCall(at int) int {
-	s := scanner{text: c.text, at: at}
+func endOfCall(text string, at int) int {
+	s := scanner{text: text, at: at}
 	for {
 		token, err := s.Next()
 		if err != nil || token.EOF() || token.Value == ")" && s.depth == 0 {

@@ -1,44 +1,25 @@
 package sql
 
-import "encoding/json"
-
 // Pins are the values to which a filter limits a path. They are found in the compiled WHERE before any document is
 // read.
+//
+// A filter limits a path by =, IN, LIKE without wildcards, IS_NULL, IS_BOOL, ABS, ARRAY_CONTAINS, by the path itself as a
+// condition, or by the WHERE of a subquery with a row, in a term of an AND, or in every term of an OR. A document with
+// another value at the path, or with none, makes no row. A document with such a value may still make no row. If no
+// document makes a row, there are no values.
 //
 // A query that names an id or a partition key is answered by point lookups instead of a scan. The analysis may miss a
 // pin, which costs a scan. But the analysis must never return a pin that a matching document does not satisfy,
 // because that document would be missing from the answer.
 
-// Pins returns the values to which WHERE limits a path of a document; ok is false if WHERE does not limit the path.
-// WHERE limits a path by =, IN, LIKE without wildcards, IS_NULL, IS_BOOL, ABS, ARRAY_CONTAINS, by the path itself as a
-// condition, or by the WHERE of a subquery with a row, in a term of an AND, or in every term of an OR. A document with
-// another value at the path, or with none, makes no row. A document with such a value may still make no row. If no
-// document makes a row, there are no values.
-func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
-	values, ok := b.pinsOfPlan(b.q.plan, path)
-	if !ok {
-		return nil, false
-	}
-	out := make([]json.RawMessage, len(values))
-	for i, v := range values {
-		out[i] = v.appendJSON(nil)
-	}
-	return out, true
-}
-
-// Pinned is Pins if WHERE allows only a single value.
-func (b *Bound) Pinned(path []string) (json.RawMessage, bool) {
-	values, ok := b.Pins(path)
-	if !ok || len(values) != 1 {
-		return nil, false
-	}
-	return values[0], true
-}
-
 // IDs returns the only ids that a document may have to make a row; ok is false if WHERE does not limit the ids.
 func (b *Bound) IDs() ([]string, bool) {
-	values, ok := b.pinsOfPlan(b.q.plan, []string{"id"})
 	ids := []string{}
+	where := b.q.plan.filter()
+	if where == nil {
+		return ids, false
+	}
+	values, ok := b.pinsOf(where, []string{"id"})
 	for _, v := range values {
 		if v.kind == str {
 			ids = append(ids, string(v.bytes()))

@@ -69,7 +69,7 @@ func TestPins(t *testing.T) {
 	for _, test := range tests {
 		b := bound(t, "SELECT * FROM c WHERE "+test.where, Parameter{"@p", []byte("7")},
 			Parameter{"@list", []byte(`["x", null]`)})
-		values, ok := b.Pins(test.path)
+		values, ok := PinsOf(b, test.path)
 		var texts []string
 		for _, v := range values {
 			texts = append(texts, string(v))

@@ -8,16 +8,13 @@ import (
 
 // Pins of the terms of a filter: the values that a path may have if the term is true.
 
-// pinsOfPlan is Pins for a plan. If FROM has a subquery that ends before the plan begins, only the subquery reads
-// documents.
-func (b *Bound) pinsOfPlan(p *plan, path []string) ([]value, bool) {
+// filter returns the WHERE that documents must satisfy; nil if there is none. If FROM has a subquery that ends before
+// the plan begins, only the subquery reads documents.
+func (p *plan) filter() node {
 	for p.base != nil {
 		p = p.base
 	}
-	if p.where == nil {
-		return nil, false
-	}
-	return b.pinsOf(p.where, path)
+	return p.where
 }
 
 // pinsOf returns the values that a path may have if an expression is true.

@@ -126,21 +126,21 @@ func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 		p.columns = true
 		p.row = c.compileColumns(stmt.List.Items)
 	case p.inputs == 0:
-		c.failStar(stmt, "'SELECT *' is not valid if FROM clause is omitted.")
+		c.failFirst(starError(stmt, "'SELECT *' is not valid if FROM clause is omitted."))
 	case p.inputs > 1:
-		c.failStar(stmt, "'SELECT *' is only valid with a single input set.")
+		c.failFirst(starError(stmt, "'SELECT *' is only valid with a single input set."))
 	default:
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.failStar(stmt, "'SELECT *' is not allowed with GROUP BY.")
+			c.failFirst(starError(stmt, "'SELECT *' is not allowed with GROUP BY."))
 		}
 	}
 }
 
-// failStar fails at the star of SELECT *.
-func (c *compiler) failStar(stmt *selectStmt, message string) {
+// starError returns an error at the star of SELECT *.
+func starError(stmt *selectStmt, message string) *Error {
 	at := stmt.List.Pos.Offset
-	c.failFirst(&Error{Message: message, At: at, End: at + len("*")})
+	return &Error{Message: message, At: at, End: at + len("*")}
 }
 
 // starSlot returns the slot that * means: the only source or, without exactly one source, the document.

@@ -179,6 +179,9 @@ func (r renderer) primary(p *primary) string {
 		text = r.subquery(p.Group.Sub)
 	case p.Group != nil:
 		text = strings.Join(r.texts(p.Group.list()), ", ")
+		if len(p.Suffix) > 0 && text[0] != '(' {
+			text = "(" + text + ")"
+		}
 	}
 	return text + r.steps(p.Suffix)
 }

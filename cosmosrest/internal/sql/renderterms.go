@@ -25,7 +25,7 @@ func (t *textClimber) operand(u *unary, signs []string) string {
 	switch {
 	case signs[0] == "NOT":
 		return "(NOT " + t.extendLeft(inner, levelCompare) + ")"
-	case len(signs) == 1 && signs[0] == "-" && u.Primary.Literal != "" && isNumeral(inner[0]):
+	case signs[0] == "-" && numberLength(inner) == len(inner):
 		return "-" + inner
 	}
 	if inner[0] == '-' { // two dashes would begin a comment
