@@ -267,4 +267,21 @@ func TestPlansAreTheServices(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d plans are equal", len(all)-len(exceptions), len(all))
+	text, err := os.ReadFile("../docs/server.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := []string{fmt.Sprintf("%d of %d", len(all)-len(exceptions), len(all))}
+	reasons := map[string]int{}
+	for _, reason := range exceptions {
+		reasons[reason]++
+	}
+	for reason, n := range reasons {
+		wanted = append(wanted, fmt.Sprintf("\n| %d | %s |\n", n, reason))
+	}
+	for _, want := range wanted {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("docs/server.md does not contain %q", want)
+		}
+	}
 }

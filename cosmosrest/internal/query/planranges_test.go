@@ -89,12 +89,13 @@ func newKeyed(t *testing.T, r *rand.Rand, version int, paths ...string) (*docsto
 	}
 	var docs []keyedDocument
 	for i := range 50 {
-		text := fmt.Sprintf(`{"id":"%d","x":1`, i)
+		var text strings.Builder
+		fmt.Fprintf(&text, `{"id":"%d","x":1`, i)
 		var key []any
 		for j, name := range []string{"a", "b", "d"} {
 			var v any = feed.Undefined
 			if raw := keyValues[r.IntN(len(keyValues))]; raw != "" {
-				text += fmt.Sprintf(`,%q:%s`, name, raw)
+				fmt.Fprintf(&text, `,%q:%s`, name, raw)
 				if err := json.Unmarshal([]byte(raw), &v); err != nil {
 					t.Fatal(err)
 				}
@@ -107,7 +108,7 @@ func newKeyed(t *testing.T, r *rand.Rand, version int, paths ...string) (*docsto
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs = append(docs, keyedDocument{text + "}", place.Range().Min})
+		docs = append(docs, keyedDocument{text.String() + "}", place.Range().Min})
 	}
 	return cont, docs
 }

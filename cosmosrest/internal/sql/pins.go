@@ -3,10 +3,10 @@ package sql
 // Pins are the values to which a filter limits a path. They are found in the compiled WHERE before any document is
 // read.
 //
-// A filter limits a path by =, IN, LIKE without wildcards, IS_NULL, IS_BOOL, ABS, ARRAY_CONTAINS, by the path itself as a
-// condition, or by the WHERE of a subquery with a row, in a term of an AND, or in every term of an OR. A document with
-// another value at the path, or with none, makes no row. A document with such a value may still make no row. If no
-// document makes a row, there are no values.
+// A filter limits a path by =, IN, LIKE without wildcards, IS_NULL, IS_BOOL, ABS, ARRAY_CONTAINS, by the path itself as
+// a condition, or by the WHERE of a subquery with a row, in a term of an AND, or in every term of an OR. A document
+// with another value at the path, or with none, makes no row. A document with such a value may still make no row. If
+// no document makes a row, there are no values.
 //
 // A query that names an id or a partition key is answered by point lookups instead of a scan. The analysis may miss a
 // pin, which costs a scan. But the analysis must never return a pin that a matching document does not satisfy,

@@ -54,15 +54,15 @@ func (r renderer) list(s *selectStmt) string {
 
 // fromClause returns FROM and its joins, each on a line; "" if there is no FROM.
 func (r renderer) fromClause(s *selectStmt) string {
-	text := ""
+	var text strings.Builder
 	for i, ref := range s.From {
 		word := "\nJOIN "
 		if i == 0 {
 			word = "\nFROM "
 		}
-		text += word + r.source(ref)
+		text.WriteString(word + r.source(ref))
 	}
-	return text
+	return text.String()
 }
 
 // source returns a collection of FROM or JOIN with its alias.
@@ -201,20 +201,20 @@ func (r renderer) object(o *objectLit) string {
 
 // steps returns the steps into a value, or the arguments of a call.
 func (r renderer) steps(suffixes []*suffix) string {
-	text := ""
+	var text strings.Builder
 	for _, s := range suffixes {
 		switch {
 		case s.Field != "":
-			text += "." + s.Field
+			text.WriteString("." + s.Field)
 		case s.Index != nil:
-			text += "[" + r.expr(s.Index) + "]"
+			text.WriteString("[" + r.expr(s.Index) + "]")
 		case s.Call.Sub != nil:
-			text += r.subquery(s.Call.Sub)
+			text.WriteString(r.subquery(s.Call.Sub))
 		default:
-			text += "(" + strings.Join(r.texts(s.Call.list()), ", ") + ")"
+			text.WriteString("(" + strings.Join(r.texts(s.Call.list()), ", ") + ")")
 		}
 	}
-	return text
+	return text.String()
 }
 
 // literal returns a literal token.

@@ -67,11 +67,12 @@ func (t *textClimber) chain(left string, l *link, level int) string {
 	if len(terms) > maxBracketed {
 		return "(" + strings.Join(terms, " "+l.Op+" ") + ")"
 	}
-	text := strings.Repeat("(", len(terms)-1) + terms[0]
+	var text strings.Builder
+	text.WriteString(strings.Repeat("(", len(terms)-1) + terms[0])
 	for _, term := range terms[1:] {
-		text += " " + l.Op + " " + term + ")"
+		text.WriteString(" " + l.Op + " " + term + ")")
 	}
-	return text
+	return text.String()
 }
 
 // operator renders an operator with its operands, without brackets.
