@@ -58,6 +58,7 @@ func TestPins(t *testing.T) {
 		{"c.pk IN ('a', undefined)", pk, `["a"] true`},
 		{"c.pk IN ('a', c.x)", pk, `[] false`},
 		{"c.pk >= 'a'", pk, `[] false`},
+		{"c.pk != 'a'", pk, `[] false`},
 		{"ARRAY_CONTAINS(['a', 1], c.pk)", pk, `["a" 1] true`},
 		{"ARRAY_CONTAINS(@list, c.pk, false)", pk, `["x" null] true`},
 		{"ARRAY_CONTAINS([['a']], c.pk)", pk, `[["a"]] true`},
