@@ -64,9 +64,7 @@ func errorOf(err error) *wire.Error {
 	}
 	if q, ok := errors.AsType[*sql.Error](err); ok {
 		e := wire.BadRequest("%s", q.Message)
-		if q.At >= 0 {
-			e.Details = q.JSON()
-		}
+		e.Sub, e.Details = q.Sub, q.JSON()
 		return e
 	}
 	e := &wire.Error{Message: wire.Clip(err.Error())}

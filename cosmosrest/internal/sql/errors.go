@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,17 +19,27 @@ import (
 type Error struct {
 	Message string // a sentence for people, in the service's style
 	At      int    // byte offset of the error's place in the query; -1 if there is none
-	End     int    // where the place ends; 0 if the first quoted text of the message is the text at the place
+	End     int    // byte offset of its end; 0 if the first quoted text of the message is at the place
+	Sub     int    // the service's sub-status; 0 if there is none
 
-	More []*Error // further errors of the same kind
+	Others []*Error // further errors of the query
 }
 
 // Error returns only the message; the server adds the code.
 func (e *Error) Error() string { return e.Message }
 
-// JSON returns the error, and the further ones, as the service writes them in a list of errors: with their places and,
-// if the service's code is known, with the code.
+// JSON returns the errors of the query as the service writes them in a list of errors: with their places and, if the
+// service's codes are known, with the codes. The result is nil if the error has neither.
 func (e *Error) JSON() []byte {
+	list := e.appendJSON(nil)
+	for _, other := range e.Others {
+		list = append(append(list, ','), other.appendJSON(nil)...)
+	}
+	return list
+}
+
+// appendJSON appends a single error.
+func (e *Error) appendJSON(list []byte) []byte {
 	type place struct {
 		Start int `json:"start"`
 		End   int `json:"end"`
@@ -36,20 +47,23 @@ func (e *Error) JSON() []byte {
 	out := struct {
 		Severity string `json:"severity"`
 		Location *place `json:"location,omitempty"`
-		Code     string `json:"code,omitempty"`
+		Code     any    `json:"code,omitempty"`
 		Message  string `json:"message"`
-	}{Severity: "Error", Code: e.code(), Message: e.Message}
-	if e.At >= 0 {
-		out.Location = &place{e.At, e.End}
-		if e.End == 0 {
-			out.Location.End = e.At + len(quoted(e.Message))
-		}
+	}{Severity: "Error", Message: e.Message}
+	switch code := e.code(); {
+	case code != "" && isDigit(code[0]): // the older codes are numbers
+		out.Code = json.Number(code)
+	case code != "":
+		out.Code = code
+	}
+	switch {
+	case e.At < 0 && out.Code == nil:
+		return nil
+	case e.At >= 0:
+		out.Location = &place{e.At, cmp.Or(e.End, e.At+len(quoted(e.Message)))}
 	}
 	b, _ := json.Marshal(out) // cannot fail
-	for _, other := range e.More {
-		b = append(append(b, ','), other.JSON()...)
-	}
-	return b
+	return append(list, b...)
 }
 
 // quoted returns the first quoted text of a message, which is the text at the error's place; the result may be empty.
@@ -67,6 +81,7 @@ var codes = []struct{ part, code string }{
 	{"Syntax error, unexpected end-of-file", "SC1002"},
 	{"Syntax error, invalid token", "SC1010"},
 	{"Syntax error", "SC1001"},
+	{"could not be resolved", "SC2001"},
 	{"is not a recognized built-in function name", "SC2005"},
 	{"'SELECT *' is not allowed with GROUP BY", "SC2041"},
 	{" function requires ", "SC2050"},
@@ -74,6 +89,10 @@ var codes = []struct{ part, code string }{
 	{"The LIMIT count value exceeds", "SC2061"},
 	{"The OFFSET count value exceeds", "SC2062"},
 	{"is not contained in either an aggregate function or the GROUP BY clause", "SC2102"},
+	{"'ORDER BY' is not supported in subqueries", "SC2202"},
+	{"'TOP' is not supported in subqueries", "SC2203"},
+	{"'OFFSET LIMIT' clause is not supported in subqueries", "SC2204"},
+	{"ORDER BY item expression could not be mapped to a document path", "2206"},
 }
 
 // code returns the service's code of the error, or "" if the code is unknown.

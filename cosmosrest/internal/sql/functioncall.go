@@ -84,12 +84,15 @@ func (c *compiler) checkArity(name string, n, min, max, at int) bool {
 	return true
 }
 
-// endOfCall returns where the call that begins at an offset ends: after the bracket that closes its arguments.
+// endOfCall returns the end of the call that begins at a place of the text.
 func endOfCall(text string, at int) int {
 	s := scanner{text: text, at: at}
 	for {
 		token, err := s.Next()
-		if err != nil || token.EOF() || token.Value == ")" && s.depth == 0 {
+		if err != nil || token.EOF() {
+			return s.at
+		}
+		if token.Value == ")" && s.depth == 0 {
 			return s.at
 		}
 	}

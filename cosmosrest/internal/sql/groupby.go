@@ -34,6 +34,23 @@ type stray struct {
 	at   int
 }
 
+// strayError returns the error for paths outside aggregates. As in the service, each path has its own error.
+func strayError(strays []stray) (first *Error) {
+	for _, lost := range strays[:min(len(strays), maxStrays)] {
+		err := failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in "+
+			"either an aggregate function or the GROUP BY clause.", clip(lost.text))
+		if err.End = lost.at + len(lost.text); first == nil {
+			first = err
+		} else {
+			first.Others = append(first.Others, err)
+		}
+	}
+	return first
+}
+
+// maxStrays limits the errors of one query, because a query may have 512 KB.
+const maxStrays = 20
+
 // countStrays returns the number of strays so far, for sealGroupKey.
 func (c *compiler) countStrays() int { return len(c.agg.strays) }
 
@@ -116,21 +133,6 @@ func (c *compiler) noteStray(n path, name string, steps []*suffix, at int) {
 		}
 		return
 	}
-}
-
-// maxLost limits the errors of a query about paths outside its groups.
-const maxLost = 16
-
-// lostPaths returns the error for paths that are neither in an aggregate nor in GROUP BY. There is at least one.
-func (a *aggregation) lostPaths() *Error {
-	var all []*Error
-	for _, lost := range a.strays[:min(len(a.strays), maxLost)] {
-		all = append(all, failf(lost.at,
-			"Property reference %s is invalid in the select list because it is not contained in either an "+
-				"aggregate function or the GROUP BY clause.", clip(lost.text)))
-	}
-	all[0].More = all[1:]
-	return all[0]
 }
 
 // pathText returns a path for messages.

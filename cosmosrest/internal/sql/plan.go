@@ -110,7 +110,7 @@ func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	c.compileSelect(p, stmt)
 	agg.open = false
 	if p.grouped() && len(agg.strays) > 0 {
-		c.failFirst(agg.lostPaths())
+		c.failFirst(strayError(agg.strays))
 	}
 	c.compileTail(p, stmt)
 	c.agg = agg.outer
@@ -126,21 +126,17 @@ func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 		p.columns = true
 		p.row = c.compileColumns(stmt.List.Items)
 	case p.inputs == 0:
-		c.failFirst(starError(stmt, "'SELECT *' is not valid if FROM clause is omitted."))
+		c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
 	case p.inputs > 1:
-		c.failFirst(starError(stmt, "'SELECT *' is only valid with a single input set."))
+		c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is only valid with a single input set."))
 	default:
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.failFirst(starError(stmt, "'SELECT *' is not allowed with GROUP BY."))
+			err := failf(stmt.List.Pos.Offset, "'SELECT *' is not allowed with GROUP BY.")
+			err.End = err.At + len("*")
+			c.failFirst(err)
 		}
 	}
-}
-
-// starError returns an error at the star of SELECT *.
-func starError(stmt *selectStmt, message string) *Error {
-	at := stmt.List.Pos.Offset
-	return &Error{Message: message, At: at, End: at + len("*")}
 }
 
 // starSlot returns the slot that * means: the only source or, without exactly one source, the document.
@@ -214,19 +210,7 @@ type count struct {
 	clause string
 	node   node
 	at     int
-}
-
-// refuse returns the error for a value that is not allowed, in the service's words.
-func (n count) refuse(v value) *Error {
-	sentence := ""
-	switch {
-	case n.clause == "TOP":
-		sentence = "The count value provided for a TOP clause must be an integer. "
-	case v.kind == number && v.float() > maxCount:
-		sentence = "The " + n.clause + " count value exceeds the maximum allowed value. "
-	}
-	return failf(n.at, "%sThe value of %s is %s: want a whole number from 0 to %d.", sentence, n.clause,
-		clip(string(v.appendJSON(nil))), maxCount)
+	text   string
 }
 
 // compileCount compiles a count; nil means that there is none.
@@ -239,6 +223,6 @@ func (c *compiler) compileCount(clause string, o *operand) node {
 		return nil
 	}
 	n := c.compileScalar(o.Value, o.Pos.Offset)
-	c.counts = append(c.counts, count{clause, n, o.Pos.Offset})
+	c.counts = append(c.counts, count{clause, n, o.Pos.Offset, o.Value})
 	return n
 }

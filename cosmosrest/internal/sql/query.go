@@ -159,12 +159,30 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		}
 	}
 	for _, count := range q.counts {
-		v := count.node.eval(&b.f)
-		if v.kind != number || v.float() < 0 || v.float() > maxCount || v.float() != math.Trunc(v.float()) {
-			return nil, count.refuse(v)
+		if err := count.check(count.node.eval(&b.f)); err != nil {
+			return nil, err
 		}
 	}
 	return b, nil
+}
+
+// check returns an error if a value is not a valid count. The service has a sentence for some of these errors.
+func (c *count) check(v value) error {
+	isWhole := v.kind == number && v.float() >= 0 && v.float() == math.Trunc(v.float())
+	var err *Error
+	switch {
+	case isWhole && v.float() <= maxCount:
+		return nil
+	case v.kind == number && c.clause == "TOP":
+		err = failf(c.at, "The count value provided for a TOP clause must be an integer.")
+	case isWhole:
+		err = failf(c.at, "The %s count value exceeds the maximum allowed value.", c.clause)
+	default:
+		return failf(c.at, "The value of %s is %s: want a whole number from 0 to %d.", c.clause,
+			clip(string(v.appendJSON(nil))), maxCount)
+	}
+	err.End = c.at + len(c.text)
+	return err
 }
 
 // checkNames refuses invalid names of parameters, and a parameter that comes twice.
