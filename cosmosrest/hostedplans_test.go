@@ -21,7 +21,10 @@ func TestPlansAreThoseOfAHostedAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _ := newContainer(t, Options{})
+	w := newWorld(t, Options{})
+	indexes := strings.Trim(compositeIndexes("n", "id"), "[]") + "],[" + strings.Trim(compositeIndexes("pk", "id"), "[]")
+	w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
+		"indexingPolicy":{"includedPaths":[{"path":"/*"}],"compositeIndexes":[[`+indexes+`]]}}`, nil)
 	equal, all := 0, 0
 	for line := range bytes.Lines(raw) {
 		var p struct {

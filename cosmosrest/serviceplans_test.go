@@ -85,10 +85,19 @@ func (w *planWorld) container(t testing.TB, keys []string) (name string, cont *d
 		kind = "MultiHash"
 	}
 	list, _ := json.Marshal(keys)
-	c := w.create(t, "db", fmt.Sprintf(`{"id":%q,"partitionKey":{"paths":%s,"kind":%q,"version":2}}`, id, list, kind),
-		nil)
+	c := w.create(t, "db", fmt.Sprintf(`{"id":%q,"partitionKey":{"paths":%s,"kind":%q,"version":2},
+		"indexingPolicy":{"includedPaths":[{"path":"/*"}],"compositeIndexes":%s}}`, id, list, kind,
+		compositeIndexes("orderByField1", "orderByField2")), nil)
 	w.conts[paths] = c
 	return c.ID(), c
+}
+
+// compositeIndexes are the indexes that sorting by these two properties needs, in both directions.
+func compositeIndexes(one, two string) string {
+	index := func(order string) string {
+		return fmt.Sprintf(`[{"path":"/%s","order":%q},{"path":"/%s","order":%q}]`, one, order, two, order)
+	}
+	return "[" + index("ascending") + "," + index("descending") + "]"
 }
 
 // plan asks for the plan of a query.
