@@ -30,7 +30,6 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 		{"NonValueAggregate", aggregates > 0 && !info.HasSelectValue},
 		{"CountIf", has("COUNTIF")},
 		{"ListAndSetAggregate", has("MAKELIST") || has("MAKESET")},
-		{"DCount", info.DCountInfo != nil},
 		{"Distinct", info.DistinctType != "None"},
 		{"GroupBy", len(info.GroupByExpressions) > 0},
 		{"OffsetAndLimit", info.Limit != nil},
@@ -38,6 +37,7 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 		{"OrderBy", len(info.OrderBy) == 1},
 		{"MultipleOrderBy", len(info.OrderBy) > 1},
 		{"Top", info.Top != nil},
+		{"DCount", info.DCountInfo != nil},
 	} {
 		if f.needs && !supports(f.name) {
 			missing = append(missing, f.name)

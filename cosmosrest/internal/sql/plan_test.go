@@ -453,10 +453,10 @@ func TestAPlanIsForClientsThatCanRunIt(t *testing.T) {
 		{"SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k", "Aggregate NonValueAggregate GroupBy"},
 		{"SELECT VALUE c.k FROM c GROUP BY c.k", "GroupBy"},
 		{"SELECT VALUE COUNTIF(c.x) FROM c", "Aggregate CountIf"},
-		{"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.x FROM c)", "DCount Distinct"},
 		{"SELECT DISTINCT c.x FROM c", "Distinct"},
 		{"SELECT TOP 1 c.x FROM c ORDER BY c.x", "OrderBy Top"},
 		{"SELECT c.x FROM c ORDER BY c.x, c.y OFFSET 1 LIMIT 2", "OffsetAndLimit MultipleOrderBy"},
+		{"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.x FROM c)", "Distinct DCount"},
 	}
 	for _, test := range tests {
 		needed := strings.Fields(test.features)

@@ -73,6 +73,10 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	if err := w.refusalOf(); err != nil {
 		return nil, err
 	}
+	spans := []planRange{}
+	for _, span := range ranges {
+		spans = append(spans, planRange{span.Min, span.Max, true, span.isPoint()})
+	}
 	info := emptyInfo()
 	if inner, alias, ok := w.countsDistinct(); ok {
 		w, info.DCountInfo = inner, &countInfo{alias}
@@ -84,11 +88,7 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	if missing := info.missing(supports); len(missing) > 0 {
 		return nil, unsupported(missing)
 	}
-	plan := queryPlan{Version: planVersion, Info: info, Ranges: []planRange{}}
-	for _, span := range ranges {
-		plan.Ranges = append(plan.Ranges, planRange{span.Min, span.Max, true, span.isPoint()})
-	}
-	return json.Marshal(plan)
+	return json.Marshal(queryPlan{Version: planVersion, Info: info, Ranges: spans})
 }
 
 // emptyInfo is the information about a query whose rows a client only concatenates.
@@ -246,7 +246,7 @@ var aggregateTypes = map[string]string{
 // orderBy returns the keys of ORDER BY. A query with groups or aggregates has none: a client does not sort groups.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, ordered := range w.s.Tail.Order[:len(w.p.order)] {
+	for _, ordered := range w.s.Tail.Order[:min(len(w.s.Tail.Order), len(w.p.order))] { // aggregates have no order
 		all = append(all, w.expr(ordered.Expr))
 	}
 	return all
