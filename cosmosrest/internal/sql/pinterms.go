@@ -250,7 +250,7 @@ func (b *Bound) knownValue(n node) value {
 // fixedValue evaluates an expression that depends on nothing but constants and parameters; ok is false for any other
 // expression, and if the evaluation fails.
 func (b *Bound) fixedValue(n node) (v value, ok bool) {
-	if !isFixed(n) {
+	if !needsNoDocument(n) {
 		return value{}, false
 	}
 	f := frame{params: b.f.params, work: maxWork, now: b.f.now}
@@ -265,45 +265,45 @@ func (b *Bound) isNever(n node) bool {
 	return ok && v.kind != isTrue
 }
 
-// isFixed reports whether an expression depends on nothing but constants and parameters. Functions without arguments
-// may return another value each time, or cost nothing to evaluate, so no such function is fixed.
-func isFixed(n node) bool {
+// needsNoDocument reports whether an expression depends on nothing but constants and parameters. Functions without arguments
+// may return another value each time, or cost nothing to evaluate, so no such function counts.
+func needsNoDocument(n node) bool {
 	switch n := n.(type) {
 	case constant, parameter:
 		return true
 	case compare:
-		return isFixed(n.l) && isFixed(n.r)
+		return needsNoDocument(n.l) && needsNoDocument(n.r)
 	case arithmetic:
-		return isFixed(n.l) && isFixed(n.r)
+		return needsNoDocument(n.l) && needsNoDocument(n.r)
 	case not:
-		return isFixed(n.x)
+		return needsNoDocument(n.x)
 	case minus:
-		return isFixed(n.x)
+		return needsNoDocument(n.x)
 	case like:
-		return isFixed(n.x) && isFixed(n.pattern) && (n.escape == nil || isFixed(n.escape))
+		return needsNoDocument(n.x) && needsNoDocument(n.pattern) && (n.escape == nil || needsNoDocument(n.escape))
 	case inList:
-		return isFixed(n.x) && areFixed(n.list)
+		return needsNoDocument(n.x) && needNoDocument(n.list)
 	case logic:
-		return areFixed(n.terms)
+		return needNoDocument(n.terms)
 	case arrayNode:
-		return areFixed(n.items)
+		return needNoDocument(n.items)
 	case objectNode:
 		for _, member := range n.members {
-			if !isFixed(member.node) {
+			if !needsNoDocument(member.node) {
 				return false
 			}
 		}
 		return true
 	case call:
-		return len(n.args) > 0 && areFixed(n.args)
+		return len(n.args) > 0 && needNoDocument(n.args)
 	}
 	return false
 }
 
-// areFixed reports whether all expressions are fixed.
-func areFixed(list []node) bool {
+// needNoDocument reports whether no expression needs a document.
+func needNoDocument(list []node) bool {
 	for _, n := range list {
-		if !isFixed(n) {
+		if !needsNoDocument(n) {
 			return false
 		}
 	}

@@ -104,7 +104,7 @@ func emptyInfo() queryInfo {
 func (b *Bound) fillMerging(w *rewriter, info *queryInfo, single bool) {
 	simple := !w.p.grouped() && !w.p.distinct && len(w.p.order) == 0
 	if !single || !simple || w.p.limit == nil {
-		b.fillCounts(w.p, info)
+		b.fillCounts(info)
 	}
 	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
 	for _, key := range w.p.order {
@@ -122,12 +122,12 @@ func (b *Bound) fillMerging(w *rewriter, info *queryInfo, single bool) {
 }
 
 // fillCounts sets TOP, or OFFSET and LIMIT, as numbers, because a client does not know the values of parameters.
-func (b *Bound) fillCounts(p *plan, info *queryInfo) {
-	offset, limit := p.rowBounds(&b.f)
+func (b *Bound) fillCounts(info *queryInfo) {
+	offset, limit := b.Limit()
 	switch {
-	case p.top != nil:
+	case b.q.plan.top != nil:
 		info.Top = &limit
-	case p.limit != nil:
+	case b.q.plan.limit != nil:
 		info.Offset, info.Limit = &offset, &limit
 	}
 }
