@@ -265,8 +265,8 @@ func (b *Bound) isNever(n node) bool {
 	return ok && v.kind != isTrue
 }
 
-// needsNoDocument reports whether an expression depends on nothing but constants and parameters. Functions without arguments
-// may return another value each time, or cost nothing to evaluate, so no such function counts.
+// needsNoDocument reports whether an expression depends on nothing but constants and parameters. Functions without
+// arguments may return another value each time, or cost nothing to evaluate, so no such function counts.
 func needsNoDocument(n node) bool {
 	switch n := n.(type) {
 	case constant, parameter:
