@@ -299,6 +299,9 @@ func TestQueryOfHierarchicalKeys(t *testing.T) {
 		{"", "SELECT * FROM c WHERE c.pk = 'p'", "a c", 2},
 		{"", "SELECT * FROM c WHERE c.pk = 'p' AND c.id = 'c'", "c", 1},
 		{"", "SELECT * FROM c WHERE c.id = 'c'", "c", 4},
+		{"", "SELECT * FROM c WHERE (c.pk = 'p' AND c.id = 'a') OR (c.pk = 'q' AND c.id = 'b')", "b a", 2},
+		{"", "SELECT * FROM c WHERE (c.pk = 'p' AND c.id > '') OR (c.pk = 'q' AND c.id = 'b')", "b a c", 3},
+		{"", "SELECT * FROM c WHERE c.pk = 'p' OR (c.pk = 'p' AND c.id = 'a')", "a c", 2},
 		{"", "SELECT * FROM c WHERE c.pk = 'p' ORDER BY c.id DESC", "c a", 2},
 		{`["p"]`, "SELECT * FROM c", "a c", 2},
 		{`["p","a"]`, "SELECT * FROM c", "a", 1},
@@ -745,8 +748,9 @@ func TestASubqueryOfAQueryWithoutFromReadsTheContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(parts) < 2 || len(p.Ranges) != 1 || p.Ranges[0].Max != parts[0].Range.Max || p.Info.RewrittenQuery != "" {
-		t.Errorf("the plan is %+v for ranges %v, want the first range and the query as it is", p, parts)
+	if len(parts) < 2 || len(p.Ranges) != 1 || p.Ranges[0].Max != parts[0].Range.Min || p.Info.RewrittenQuery != "" {
+		t.Errorf("the plan is %+v for ranges %v, want the begin of the first and the query as it is", p,
+			parts)
 	}
 	for _, headers := range []map[string]string{across(), across("x-ms-documentdb-partitionkeyrangeid", parts[1].ID)} {
 		if a := w.ask(t, headers, query).want(t, 200); !strings.Contains(string(a.body), `"Documents":[5],"_count":1`) {

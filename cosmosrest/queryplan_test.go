@@ -32,7 +32,7 @@ func TestQueryPlan(t *testing.T) {
 	at := key.Range()
 	for _, test := range []struct{ query, min, max string }{
 		{"SELECT * FROM c", "", "FF"},
-		{"SELECT * FROM c WHERE c.pk = 'p' ORDER BY c.id", at.Min, at.Max},
+		{"SELECT * FROM c WHERE c.pk = 'p' ORDER BY c.id", at.Min, at.Min},
 		{"SELECT * FROM c WHERE c.pk IN ()", "", "FF"},
 	} {
 		a := w.ask(t, asked, test.query)
@@ -43,20 +43,23 @@ func TestQueryPlan(t *testing.T) {
 		var p plan
 		a.want(t, 200).into(t, &p)
 		if len(p.Ranges) != 1 || p.Ranges[0].Min != test.min || p.Ranges[0].Max != test.max ||
-			!p.Ranges[0].IsMinInclusive {
+			!p.Ranges[0].IsMinInclusive || p.Ranges[0].IsMaxInclusive != (test.min == test.max) {
 			t.Errorf("plan of %s is %s, want the range %q-%q", test.query, a.body, test.min, test.max)
 		}
 	}
 	w.ask(t, asked, "SELECT * FORM c").refused(t, 400, "0", "BadRequest")
 }
 
-// A client sends a query to the ranges of its plan, and cannot send it to none.
+// A client sends a query to the ranges of its plan, and cannot send it to none. As in the service, the range is the
+// point where the key space begins.
 func TestThePlanOfAFilterThatLetsNothingPassHasARange(t *testing.T) {
 	w, _ := newRanges(t, Options{})
-	var p plan
-	w.ask(t, planned(""), "SELECT * FROM c WHERE c.pk = undefined").want(t, 200).into(t, &p)
-	if len(p.Ranges) != 1 || p.Ranges[0].Min != "" || p.Ranges[0].Max != "FF" {
-		t.Errorf("the ranges are %v", p.Ranges)
+	for _, filter := range []string{"c.pk = undefined", "false", "c.pk = 'a' AND c.pk = 'b'"} {
+		var p plan
+		w.ask(t, planned(""), "SELECT * FROM c WHERE "+filter).want(t, 200).into(t, &p)
+		if len(p.Ranges) != 1 || p.Ranges[0].Min != "" || p.Ranges[0].Max != "" || !p.Ranges[0].IsMaxInclusive {
+			t.Errorf("%s: the ranges are %v", filter, p.Ranges)
+		}
 	}
 }
 

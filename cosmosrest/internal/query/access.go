@@ -2,6 +2,7 @@ package query
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/millrace/changefeed/feed"
@@ -62,48 +63,54 @@ func (q *Query) pinnedKeys() ([]feed.PartitionKey, bool) {
 	if q.sel.Key != "" {
 		return []feed.PartitionKey{q.sel.Key}, true
 	}
-	combined := [][]any{nil}
-	levels := 0
-	for _, path := range q.cont.KeyPaths() {
-		// The first level that the filter does not fix ends the key, because only a prefix of the levels corresponds
-		// to a range of the key space.
-		values, ok := q.scalarsOf(path)
-		if !ok || len(values)*len(combined) > maxPinned {
-			break
-		}
-		var longer [][]any
-		for _, key := range combined {
-			for _, v := range values {
-				longer = append(longer, append(slices.Clip(key), v))
-			}
-		}
-		combined = longer
-		levels++
-	}
-	if levels == 0 {
-		return nil, false
-	}
-	var keys []feed.PartitionKey
-	for _, key := range combined {
-		keys = append(keys, feed.Key(key...))
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys), true
-}
-
-// scalarsOf returns the values that the filter allows for a path; ok is false if the filter does not limit them.
-func (q *Query) scalarsOf(path []string) ([]any, bool) {
-	raws, ok := q.bound.Pins(path)
+	found, ok := q.bound.Keys(q.cont.KeyPaths(), maxPinned)
 	if !ok {
 		return nil, false
 	}
-	values := make([]any, len(raws))
-	for i, raw := range raws {
-		if json.Unmarshal(raw, &values[i]) != nil {
-			return nil, false
+	var keys [][]any
+	known := map[feed.PartitionKey]bool{}
+	for _, raws := range found {
+		key := make([]any, len(raws))
+		for i, raw := range raws {
+			var err error
+			if key[i], err = keyValue(raw); err != nil {
+				return nil, false
+			}
+		}
+		keys = append(keys, key)
+		known[feed.Key(key...)] = true
+	}
+	return withoutParts(keys, known), true
+}
+
+// withoutParts returns the keys in order. A key that begins with another of the keys is left out, because the shorter
+// key already covers its documents.
+func withoutParts(keys [][]any, known map[feed.PartitionKey]bool) []feed.PartitionKey {
+	var out []feed.PartitionKey
+	for _, key := range keys {
+		covered := false
+		for n := 1; n < len(key); n++ {
+			covered = covered || known[feed.Key(key[:n]...)]
+		}
+		if !covered {
+			out = append(out, feed.Key(key...))
 		}
 	}
-	return values, true
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// keyValue returns a value in the form of [feed.Key]. An array or object is no value of a partition key, so the key of
+// such a document is undefined at the path.
+func keyValue(raw json.RawMessage) (v any, err error) {
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, fmt.Errorf("read value of a partition key: %w", err)
+	}
+	switch v.(type) {
+	case []any, map[string]any:
+		return feed.Undefined, nil
+	}
+	return v, nil
 }
 
 // areWhole reports whether keys have all their levels. Only then can a document be looked up.

@@ -170,24 +170,39 @@ func (q *Query) ranges() ([]feed.Range, error) {
 	return at, nil
 }
 
-// Plan returns the query's plan for its ranges, for a client that supports some features; nil means all features. A
-// plan has at least a single range, so if the filter accepts nothing, the plan has the whole selection.
+// Plan returns the query's plan for its ranges, for a client that supports some features; nil means all features.
 func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error) {
-	at, err := q.ranges()
+	at, err := q.planRanges()
 	if err != nil {
 		return nil, err
 	}
-	if q.parsed.WithoutFrom() {
-		at = []feed.Range{q.cont.PartitionAt(q.sel.Range.Min).Range}
-	}
-	if len(at) == 0 { // the filter accepts nothing
-		at = []feed.Range{q.sel.Range}
+	return q.bound.Plan(at, supports)
+}
+
+// planRanges returns the ranges of the query's plan. A whole key is a point. A plan has at least a single range, to
+// which a client sends the query: if no document makes a row, this is a point at the beginning, as in the service.
+func (q *Query) planRanges() ([]sql.KeyRange, error) {
+	begin := q.sel.Range.Min
+	switch {
+	case q.parsed.WithoutFrom(), q.scan.pinned && len(q.scan.keys) == 0:
+		return []sql.KeyRange{{Min: begin, Max: begin}}, nil
+	case !q.scan.pinned:
+		return []sql.KeyRange{{Min: begin, Max: q.sel.Range.Max}}, nil
 	}
 	var ranges []sql.KeyRange
-	for _, r := range at {
-		ranges = append(ranges, sql.KeyRange{Min: r.Min, Max: r.Max})
+	for _, key := range q.scan.keys {
+		p, err := q.cont.LogicalPartition(key)
+		if err != nil {
+			return nil, err
+		}
+		at := sql.KeyRange{Min: p.Range().Min, Max: p.Range().Max}
+		if p.Whole() {
+			at.Max = at.Min
+		}
+		ranges = append(ranges, at)
 	}
-	return q.bound.Plan(ranges, supports)
+	slices.SortFunc(ranges, func(a, b sql.KeyRange) int { return strings.Compare(a.Min, b.Min) })
+	return slices.Compact(ranges), nil
 }
 
 // Charge returns the charge, in request units, of everything that the query has read and computed so far.

@@ -249,9 +249,15 @@ func (d *draw) pinning(docs []document, depth int) *term {
 	if name == "o" {
 		path = member(d, path, "p")
 	}
-	switch d.IntN(7) {
+	switch d.IntN(10) {
 	case 0:
-		return &term{op: "call", text: "IS_NULL", kids: []*term{path}}
+		return &term{op: "call", text: pick(d, "IS_NULL", "IS_BOOL"), kids: []*term{path}}
+	case 7:
+		return infixed("=", &term{op: "call", text: "ABS", kids: []*term{path}}, d.found(docs, path))
+	case 8:
+		return path
+	case 9:
+		return infixed(pick(d, "=", "!="), d.literal(d.scalar()), d.literal(d.scalar()))
 	case 1:
 		return &term{
 			op: "call", text: "STARTSWITH",
@@ -307,7 +313,7 @@ func loses(b *sql.Bound, d document) string {
 		return fmt.Sprintf("the ids begin with %q: %s", prefix, d.text)
 	}
 	for _, path := range [][]string{{"k"}, {"n"}, {"s"}, {"m"}, {"b"}, {"o", "p"}} {
-		pinned, ok := b.Pins(path)
+		pinned, ok := sql.PinsOf(b, path)
 		v := any(d.value)
 		for _, name := range path {
 			v = inside(v, name)
@@ -317,6 +323,36 @@ func loses(b *sql.Bound, d document) string {
 			return json.Unmarshal(raw, &w) == nil && same(v, w)
 		}) {
 			return fmt.Sprintf("%v is one of %s: %s", path, pinned, d.text)
+		}
+	}
+	return losesKey(b, d)
+}
+
+// losesKey says for what hierarchical key a document is not looked at.
+func losesKey(b *sql.Bound, d document) string {
+	for _, paths := range [][][]string{{{"k"}, {"n"}}, {{"n"}, {"m"}, {"k"}}, {{"o", "p"}, {"k"}}} {
+		keys, ok := b.Keys(paths, 1000)
+		if !ok {
+			continue
+		}
+		var own []any
+		for _, path := range paths {
+			v := any(d.value)
+			for _, name := range path {
+				v = inside(v, name)
+			}
+			own = append(own, v)
+		}
+		if !slices.ContainsFunc(keys, func(key []json.RawMessage) bool {
+			for i, raw := range key {
+				var w any
+				if json.Unmarshal(raw, &w) != nil || !same(own[i], w) {
+					return false
+				}
+			}
+			return true
+		}) {
+			return fmt.Sprintf("the keys at %v are %s: %s", paths, keys, d.text)
 		}
 	}
 	return ""

@@ -9,7 +9,7 @@
 //
 // A query that sorts, groups or compares rows collects them: [Bound.NewRun], [Run.Add], [Run.Finish].
 //
-// Before reading documents, a caller can find out which documents the query needs: [Bound.Pinned], [Bound.IDs] and
+// Before reading documents, a caller can find out which documents the query needs: [Bound.Keys], [Bound.IDs] and
 // [Bound.IDPrefix] return the values to which the WHERE clause limits a path. [Query.CrossPartition] returns the
 // construct that the service's gateway would refuse. [Bound.Plan] tells a client how to run the query range by range
 // and how to merge the rows.

@@ -146,6 +146,12 @@ func syntaxError(text string, err error) error {
 // spells it; the grammar has keywords in upper case.
 func nearToken(text string, token lexer.Token) *Error {
 	at := token.Pos.Offset
+	if token.Value == "TOP" {
+		// The grammar gives up an optional TOP as a whole, but the count after TOP is wrong.
+		if next, err := (&scanner{text: text, at: at + len(token.Value)}).Next(); err == nil {
+			token, at = next, next.Pos.Offset
+		}
+	}
 	if token.EOF() {
 		return failf(at, "Syntax error, unexpected end-of-file.")
 	}

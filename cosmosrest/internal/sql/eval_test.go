@@ -482,7 +482,7 @@ var refusals = []struct{ query, want string }{
 	{"SELECT {true: 2} FROM c", "Syntax error, incorrect syntax near 'TRUE'."},
 	{"SELECT {1: 2} FROM c", "Syntax error, incorrect syntax near '1'."},
 	{"SELECT TOP 1.5 * FROM c", "The count value provided for a TOP clause must be an integer."},
-	{"SELECT TOP @s * FROM c", `The value of TOP is '"x"': want a whole number from 0 to 2147483647.`},
+	{"SELECT TOP @s * FROM c", `The value of TOP is '"x"': want a whole number from 0 to 4294967295.`},
 	{"SELECT * FROM c WHERE c.x = @bad", "The value of parameter '@bad' is not JSON."},
 	{"SELECT * FROM c WHERE c.x NOT = 1", "Syntax error, incorrect syntax near 'NOT'."},
 	{"SELECT * FROM c WHERE c.x IN 1", "Syntax error, incorrect syntax near 'IN'."},

@@ -17,8 +17,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	customer, _ := b.Pinned([]string{"customer"})
-	fmt.Println("only documents of", string(customer))
+	customers, _ := b.Keys([][]string{{"customer"}}, 100)
+	fmt.Printf("only documents of %s\n", customers)
 	for _, doc := range []string{
 		`{"id":"1", "customer":"Ann", "total":12.50}`,
 		`{"id":"2", "customer":"Bob", "total":99}`,
@@ -35,7 +35,7 @@ func Example() {
 	_, err = sql.Parse("SELECT * FORM orders")
 	fmt.Println(err)
 	// Output:
-	// only documents of "Ann"
+	// only documents of [["Ann"]]
 	// 12.5
 	// Syntax error, incorrect syntax near 'FORM'.
 }

@@ -50,3 +50,21 @@ func WrittenDown() (list []string) {
 	}
 	return list
 }
+
+// PinsOf returns the values to which the filter of a query limits a path.
+func PinsOf(b *Bound, path []string) (values []json.RawMessage, ok bool) {
+	keys, ok := b.Keys([][]string{path}, maxAlternatives)
+	for _, key := range keys {
+		values = append(values, key[0])
+	}
+	return values, ok
+}
+
+// Rendered returns a query in the form of the service's planner.
+func Rendered(text string) (string, error) {
+	q, err := Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return renderer{q}.selectText(q.statement()), nil
+}

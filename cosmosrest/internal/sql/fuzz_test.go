@@ -182,7 +182,7 @@ func FuzzQuery(f *testing.F) {
 			checkError(t, err)
 			return
 		}
-		b.Pins([]string{"id"})
+		b.Keys([][]string{{"id"}, {"a"}}, 100)
 		b.IDs()
 		b.IDPrefix()
 		_, err = b.Plan(nil, nil)

@@ -76,7 +76,8 @@ type sourceRef struct {
 // orderRef is a key of ORDER BY.
 type orderRef struct {
 	Expr *expr `parser:"@@"`
-	Desc bool  `parser:"('ASC' | @'DESC')?"`
+	Asc  bool  `parser:"(@'ASC'"`
+	Desc bool  `parser:"| @'DESC')?"`
 }
 
 // operand is the count of TOP, OFFSET or LIMIT. As in the service, an operand is a number or a parameter, not an

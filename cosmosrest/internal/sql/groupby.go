@@ -67,6 +67,35 @@ func (c *compiler) sealGroupKey(n node, mark int) node {
 			return groupKey{i}
 		}
 	}
+	for i, key := range c.agg.plan.groups {
+		if rest, ok := stepsBelow(key, n); ok {
+			c.agg.strays = c.agg.strays[:mark]
+			return stepsFrom(groupKey{i}, rest)
+		}
+	}
+	return n
+}
+
+// stepsBelow returns the steps from a path in GROUP BY to a longer path.
+func stepsBelow(key, longer node) ([]step, bool) {
+	short, ok := key.(path)
+	long, also := longer.(path)
+	if !ok || !also || short.slot != long.slot || len(short.steps) >= len(long.steps) ||
+		!slices.Equal(short.steps, long.steps[:len(short.steps)]) {
+		return nil, false
+	}
+	return long.steps[len(short.steps):], true
+}
+
+// stepsFrom returns the value at some steps into another value.
+func stepsFrom(n node, steps []step) node {
+	for _, s := range steps {
+		at := textValue(s.name)
+		if s.index >= 0 {
+			at = numberValue(float64(s.index))
+		}
+		n = index{n, constant{at}}
+	}
 	return n
 }
 

@@ -23,66 +23,76 @@ func planOf(t testing.TB, query string, params ...Parameter) queryInfo {
 	return plan.Info
 }
 
+// Each " | " of a wanted query is a line feed.
 func TestRewrittenQueries(t *testing.T) {
+	const place = "({documentdb-formattableorderbyquery-filter})"
 	tests := []struct{ query, want string }{
 		{"SELECT * FROM c WHERE c.x = @two", ""},
 		{"SELECT TOP @two * FROM c", ""},
 		{"SELECT DISTINCT c.x FROM c", ""},
-		{"SELECT c.x FROM c WHERE c.y OFFSET 3 LIMIT @two", "SELECT c.x FROM c WHERE c.y OFFSET 0 LIMIT 5"},
+		{"SELECT DISTINCT TOP 3 c.x FROM c WHERE c.y", "SELECT DISTINCT c.x | FROM c | WHERE c.y"},
+		{"SELECT DISTINCT VALUE c.x FROM c OFFSET 1 LIMIT 2", "SELECT DISTINCT VALUE c.x | FROM c"},
+		{"SELECT c.x FROM c WHERE c.y OFFSET 3 LIMIT @two", "SELECT c.x | FROM c | WHERE c.y | OFFSET 0 LIMIT 5"},
+		{"SELECT c.x FROM c OFFSET 3 LIMIT 2147483647", "SELECT c.x | FROM c | OFFSET 0 LIMIT 2147483650"},
 		// a larger one is refused
-		{"SELECT c.x FROM c OFFSET 3 LIMIT 2147483647", "SELECT c.x FROM c OFFSET 0 LIMIT 2147483647"},
+		{"SELECT c.x FROM c OFFSET 3 LIMIT 4294967295", "SELECT c.x | FROM c | OFFSET 0 LIMIT 4294967295"},
 		{
 			"SELECT * FROM c ORDER BY c.x",
-			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x`,
+			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload | FROM c | WHERE ` + place + ` | ORDER BY c.x`,
 		},
 		{
 			"select top 5 d.a, 1 from docs d -- all\n where d.b = 1 or d.c\norder by d.x desc, d . y -- the end",
-			`SELECT TOP 5 d._rid, [{"item": d.x}, {"item": d . y}] AS orderByItems, {"a": d.a, "$1": 1} AS payload FROM docs d ` +
-				`WHERE (d.b = 1 or d.c) AND ({documentdb-formattableorderbyquery-filter}) ORDER BY d.x DESC, d . y`,
+			`SELECT TOP 5 d._rid, [{"item": d.x}, {"item": d.y}] AS orderByItems, {"a": d.a, "$1": 1} AS payload | ` +
+				`FROM docs AS d | WHERE (((d.b = 1) OR d.c) AND ` + place + `) | ORDER BY d.x DESC, d.y`,
 		},
 		{
-			"SELECT VALUE t FROM c JOIN t IN c.tags ORDER BY t OFFSET 1 LIMIT 2",
-			`SELECT c._rid, [{"item": t}] AS orderByItems, t AS payload FROM c JOIN t IN c.tags ` +
-				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(t) ORDER BY t OFFSET 0 LIMIT 3`,
+			"SELECT VALUE t FROM c JOIN t IN c.tags WHERE t > 1 ORDER BY t OFFSET 1 LIMIT 2",
+			`SELECT c._rid, [{"item": t}] AS orderByItems, t AS payload | FROM c | JOIN t IN c.tags | ` +
+				`WHERE (((t > 1) AND ` + place + `) AND IS_DEFINED(t)) | ORDER BY t | OFFSET 0 LIMIT 3`,
 		},
 		{
 			"SELECT * FROM t IN c.tags ORDER BY t.x",
-			`SELECT DOCUMENT_RID() AS _rid, [{"item": t.x}] AS orderByItems, t AS payload FROM t IN c.tags WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY t.x`,
+			`SELECT DOCUMENT_RID() AS _rid, [{"item": t.x}] AS orderByItems, t AS payload | FROM t IN c.tags | WHERE ` +
+				place + ` | ORDER BY t.x`,
 		},
 		{
 			"SELECT VALUE s FROM (SELECT c.x FROM c) s ORDER BY s.x",
-			`SELECT DOCUMENT_RID() AS _rid, [{"item": s.x}] AS orderByItems, s AS payload FROM (SELECT c.x FROM c) s ` +
-				`WHERE ({documentdb-formattableorderbyquery-filter}) AND IS_DEFINED(s) ORDER BY s.x`,
+			`SELECT DOCUMENT_RID() AS _rid, [{"item": s.x}] AS orderByItems, s AS payload | FROM ( |     SELECT c.x | ` +
+				`    FROM c | ) AS s | WHERE (` + place + ` AND IS_DEFINED(s)) | ORDER BY s.x`,
 		},
 		{"SELECT VALUE EXISTS(SELECT 1 FROM c ORDER BY c.x)", ""},
 		{"SELECT DISTINCT TOP 1 VALUE x FROM x IN (SELECT VALUE [2, 1]) ORDER BY x", ""},
-		{"SELECT VALUE COUNT(1) FROM c", `SELECT VALUE [{"item": COUNT(1)}] FROM c`},
+		{"SELECT VALUE COUNT(1) FROM c", `SELECT VALUE [{"item": COUNT(1)}] | FROM c`},
 		{
 			"SELECT VALUE AVG(c.x) FROM c WHERE c.y",
-			`SELECT VALUE [{"item": {"sum": SUM(c.x), "count": COUNT(c.x)}}] FROM c WHERE c.y`,
+			`SELECT VALUE [{"item": {"sum": SUM(c.x), "count": COUNT(c.x)}}] | FROM c | WHERE c.y`,
 		},
 		{
 			"SELECT MIN(c.x) AS m, COUNT(1) FROM c",
-			`SELECT {"m": {"item": MIN(c.x), "item2": {"min": MIN(c.x), "count": COUNT(c.x)}}, "$1": {"item": COUNT(1)}} AS payload FROM c`,
+			`SELECT {"m": {"item": MIN(c.x), "item2": {"min": MIN(c.x), "count": COUNT(c.x)}}, ` +
+				`"$1": {"item": COUNT(1)}} AS payload | FROM c`,
 		},
 		{
 			"SELECT TOP 3 c.k, SUM(c.x) AS s FROM c GROUP BY c.k",
-			`SELECT [{"item": c.k}] AS groupByItems, {"k": c.k, "s": {"item": SUM(c.x)}} AS payload FROM c GROUP BY c.k`,
+			`SELECT [{"item": c.k}] AS groupByItems, {"k": c.k, "s": {"item": SUM(c.x)}} AS payload | FROM c | GROUP BY c.k`,
 		},
 		{
 			"SELECT VALUE c.k FROM c GROUP BY c.k, c.l",
-			`SELECT [{"item": c.k}, {"item": c.l}] AS groupByItems, c.k AS payload FROM c GROUP BY c.k, c.l`,
+			`SELECT [{"item": c.k}, {"item": c.l}] AS groupByItems, c.k AS payload | FROM c | GROUP BY c.k, c.l`,
 		},
 		{
 			"SELECT VALUE MAX(c.x) FROM c GROUP BY c.k",
-			`SELECT [{"item": c.k}] AS groupByItems, [{"item": MAX(c.x), "item2": {"max": MAX(c.x), "count": COUNT(c.x)}}] AS payload FROM c GROUP BY c.k`,
+			`SELECT [{"item": c.k}] AS groupByItems, [{"item": MAX(c.x), "item2": {"max": MAX(c.x), ` +
+				`"count": COUNT(c.x)}}] AS payload | FROM c | GROUP BY c.k`,
 		},
+		{"SELECT COUNT(1) AS n FROM (SELECT DISTINCT c.x, c.y FROM c WHERE c.z)", "SELECT DISTINCT c.x, c.y | FROM c | WHERE c.z"},
 	}
 	for _, test := range tests {
+		want := strings.ReplaceAll(test.want, " | ", "\n")
 		long := "-- " + strings.Repeat("long", maxKeptSyntax) + "\n" + test.query
 		for _, query := range []string{test.query, long} {
-			if got := planOf(t, query, Parameter{"@two", []byte("2")}).RewrittenQuery; got != test.want {
-				t.Errorf("%s\n got %s\nwant %s", test.query, got, test.want)
+			if got := planOf(t, query, Parameter{"@two", []byte("2")}).RewrittenQuery; got != want {
+				t.Errorf("%s\n got %s\nwant %s", test.query, got, want)
 			}
 		}
 	}
@@ -99,13 +109,13 @@ func TestPlanIsWhatClientsRead(t *testing.T) {
 			"SELECT c.k, AVG(c.x) AS a FROM c GROUP BY c.k OFFSET 1 LIMIT 2",
 			`{"distinctType":"None","top":null,"offset":1,"limit":2,"orderBy":[],"orderByExpressions":[],` +
 				`"groupByExpressions":["c.k"],"groupByAliases":["k","a"],"aggregates":[],"groupByAliasToAggregateType":{"a":"Average","k":null},` +
-				`"rewrittenQuery":"SELECT [{\"item\": c.k}] AS groupByItems, {\"k\": c.k, \"a\": {\"item\": {\"sum\": SUM(c.x), \"count\": COUNT(c.x)}}} AS payload FROM c GROUP BY c.k",` +
+				`"rewrittenQuery":"SELECT [{\"item\": c.k}] AS groupByItems, {\"k\": c.k, \"a\": {\"item\": {\"sum\": SUM(c.x), \"count\": COUNT(c.x)}}} AS payload\nFROM c\nGROUP BY c.k",` +
 				`"hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false}`,
 		},
 		{
 			"SELECT VALUE SUM(c.x) FROM c",
 			`{"distinctType":"None","top":null,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],` +
-				`"groupByAliases":[],"aggregates":["Sum"],"groupByAliasToAggregateType":{},"rewrittenQuery":"SELECT VALUE [{\"item\": SUM(c.x)}] FROM c",` +
+				`"groupByAliases":[],"aggregates":["Sum"],"groupByAliasToAggregateType":{},"rewrittenQuery":"SELECT VALUE [{\"item\": SUM(c.x)}]\nFROM c",` +
 				`"hasSelectValue":true,"dCountInfo":null,"hasNonStreamingOrderBy":false}`,
 		},
 	}
@@ -154,7 +164,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 		{"SELECT VALUE COUNT(1) + 1 FROM c", "Compositions of aggregates and other expressions are not allowed."},
 		{"SELECT {'n': COUNT(1)} AS x FROM c", "Compositions of aggregates and other expressions are not allowed."},
 		{
-			"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.x FROM c)",
+			"SELECT VALUE COUNT(s.y) FROM (SELECT DISTINCT VALUE c.x FROM c) s",
 			"A subquery with DISTINCT in FROM is not supported across partitions.",
 		},
 		{"SELECT * FROM c.x[0] ORDER BY 1", "The collection in FROM needs an alias."},
@@ -200,6 +210,10 @@ var merged = []string{
 	"SELECT TOP 1 c.pk, COUNT(1) AS n FROM c GROUP BY c.pk",
 	"SELECT DISTINCT VALUE COUNT(1) FROM c GROUP BY c.id",
 	"SELECT t, COUNT(1) AS n FROM c JOIN t IN c.tags GROUP BY t OFFSET 1 LIMIT 1",
+	"SELECT DISTINCT VALUE c.n FROM c OFFSET 1 LIMIT 2",
+	"SELECT COUNT(1) AS n FROM (SELECT DISTINCT c.pk FROM c WHERE IS_DEFINED(c.n))",
+	"SELECT COUNT(s) FROM (SELECT DISTINCT VALUE c.n FROM c) s",
+	"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.none FROM c)",
 }
 
 // A client that merges what two ranges return gets what one range with all documents returns.
@@ -279,7 +293,19 @@ func merge(info queryInfo, parts [][]value) []value {
 		rows = rows[min(int(*info.Offset), len(rows)):]
 		rows = rows[:min(int(*info.Limit), len(rows))]
 	}
+	if info.DCountInfo != nil {
+		return []value{countOf(rows, info.DCountInfo.Alias)}
+	}
 	return rows
+}
+
+// countOf is the number of rows, as a column unless the alias is empty.
+func countOf(rows []value, alias string) value {
+	n := numberValue(float64(len(rows)))
+	if alias == "" {
+		return n
+	}
+	return objectNode{[]field{newField(alias, constant{n})}}.eval(&frame{work: maxWork})
 }
 
 func mergeSorted(info queryInfo, rows []value) []value {
@@ -430,6 +456,7 @@ func TestAPlanIsForClientsThatCanRunIt(t *testing.T) {
 		{"SELECT DISTINCT c.x FROM c", "Distinct"},
 		{"SELECT TOP 1 c.x FROM c ORDER BY c.x", "OrderBy Top"},
 		{"SELECT c.x FROM c ORDER BY c.x, c.y OFFSET 1 LIMIT 2", "OffsetAndLimit MultipleOrderBy"},
+		{"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.x FROM c)", "Distinct DCount"},
 	}
 	for _, test := range tests {
 		needed := strings.Fields(test.features)

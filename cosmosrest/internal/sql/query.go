@@ -15,8 +15,8 @@ import (
 // maxQuery limits the text of a query, in bytes, as the service does.
 const maxQuery = 512 << 10
 
-// maxCount limits TOP, OFFSET and LIMIT.
-const maxCount = math.MaxInt32
+// maxCount limits TOP, OFFSET and LIMIT, as in the service.
+const maxCount = math.MaxUint32
 
 // Query is a parsed query. A Query never changes, so several goroutines may use it.
 type Query struct {
@@ -122,9 +122,10 @@ type Parameter struct {
 
 // Bound is a query with the values of its parameters. A Bound serves a single request, in a single goroutine.
 type Bound struct {
-	q      *Query
-	f      frame
-	resume resume
+	q       *Query
+	f       frame
+	resume  resume
+	aliases []int // slots that also contain the document, while the filter of a subquery is analysed
 }
 
 // Bind sets the query's parameters. As in the service, unused parameters are ignored, and missing parameters are
@@ -237,10 +238,10 @@ func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	if p.base != nil {
 		return text
 	}
-	w := &rewriter{q: &Query{text: text}, s: stmt}
-	keys := w.texts(stmt.Tail.Group)
+	r := renderer{&Query{text: text}}
+	keys := r.texts(stmt.Tail.Group)
 	for _, ordered := range stmt.Tail.Order {
-		keys = append(keys, w.expr(ordered.Expr)+" "+strconv.FormatBool(ordered.Desc))
+		keys = append(keys, r.expr(ordered.Expr)+" "+strconv.FormatBool(ordered.Desc))
 	}
 	switch { // without keys, rows are only numbered
 	case len(keys) == 0 && p.grouped():

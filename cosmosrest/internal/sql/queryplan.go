@@ -16,8 +16,12 @@ import (
 // planVersion is the version of PartitionedQueryExecutionInfo that all SDKs accept.
 const planVersion = 2
 
-// KeyRange is a range of effective partition keys. Max is not in the range.
+// KeyRange is a range of effective partition keys. Max is not in the range, unless Min and Max are the same: then the
+// range is a point.
 type KeyRange struct{ Min, Max string }
+
+// isPoint reports whether the range is a single effective partition key.
+func (r KeyRange) isPoint() bool { return r.Min == r.Max }
 
 // queryPlan is the answer to a request for a plan.
 type queryPlan struct {
@@ -42,8 +46,14 @@ type queryInfo struct {
 	AliasToAggregate       map[string]*string `json:"groupByAliasToAggregateType"`
 	RewrittenQuery         string             `json:"rewrittenQuery"` // if empty, run the original query
 	HasSelectValue         bool               `json:"hasSelectValue"`
-	DCountInfo             *struct{}          `json:"dCountInfo"`
+	DCountInfo             *countInfo         `json:"dCountInfo"`
 	HasNonStreamingOrderBy bool               `json:"hasNonStreamingOrderBy"`
+}
+
+// countInfo is the column of a query that counts the rows of a DISTINCT subquery; "" for a query with VALUE. A client
+// then counts the distinct rows of all ranges.
+type countInfo struct {
+	Alias string `json:"dCountAlias"`
 }
 
 // planRange is a part of the key space to which the query must be sent.
@@ -59,31 +69,43 @@ type planRange struct {
 // returns an *Error if the parts of the query cannot be merged, or if merging needs features that the client does not
 // support; a nil supports means all features.
 func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (json.RawMessage, error) {
-	w := &rewriter{q: b.q, s: b.q.statement(), p: b.q.plan}
+	w := newRewriter(b.q)
 	if err := w.refusalOf(); err != nil {
 		return nil, err
 	}
-	info := queryInfo{
-		OrderBy: []string{}, OrderByExpressions: []string{}, GroupByExpressions: []string{}, GroupByAliases: []string{},
-		Aggregates: []string{}, AliasToAggregate: map[string]*string{},
-		HasSelectValue: w.s.List.Value != nil, DistinctType: "None",
+	spans := []planRange{}
+	for _, span := range ranges {
+		spans = append(spans, planRange{span.Min, span.Max, true, span.isPoint()})
 	}
+	info := emptyInfo()
+	if inner, alias, ok := w.countsDistinct(); ok {
+		w, info.DCountInfo = inner, &countInfo{alias}
+	}
+	info.HasSelectValue = w.s.List.Value != nil
 	if !w.p.withoutFrom() { // otherwise a single range returns the whole result
-		b.fillMerging(w, &info)
+		b.fillMerging(w, &info, len(ranges) == 1 && ranges[0].isPoint())
 	}
 	if missing := info.missing(supports); len(missing) > 0 {
 		return nil, unsupported(missing)
 	}
-	plan := queryPlan{Version: planVersion, Info: info, Ranges: []planRange{}}
-	for _, span := range ranges {
-		plan.Ranges = append(plan.Ranges, planRange{span.Min, span.Max, true, false})
-	}
-	return json.Marshal(plan)
+	return json.Marshal(queryPlan{Version: planVersion, Info: info, Ranges: spans})
 }
 
-// fillMerging sets how a client merges the rows of several ranges.
-func (b *Bound) fillMerging(w *rewriter, info *queryInfo) {
-	b.fillCounts(info)
+// emptyInfo is the information about a query whose rows a client only concatenates.
+func emptyInfo() queryInfo {
+	return queryInfo{
+		OrderBy: []string{}, OrderByExpressions: []string{}, GroupByExpressions: []string{}, GroupByAliases: []string{},
+		Aggregates: []string{}, AliasToAggregate: map[string]*string{}, DistinctType: "None",
+	}
+}
+
+// fillMerging sets how a client merges the rows of several ranges. If the filter allows a single partition key, the
+// range with the key applies OFFSET and LIMIT, unless a client must first put aggregates or groups together.
+func (b *Bound) fillMerging(w *rewriter, info *queryInfo, single bool) {
+	simple := !w.p.grouped() && !w.p.distinct && len(w.p.order) == 0
+	if !single || !simple || w.p.limit == nil {
+		b.fillCounts(info)
+	}
 	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
 	for _, key := range w.p.order {
 		direction := "Ascending"
@@ -110,12 +132,15 @@ func (b *Bound) fillCounts(info *queryInfo) {
 	}
 }
 
-// rewriter makes the query for a range from parts of the query's own text.
+// rewriter makes the query for a range from parts of the query's syntax.
 type rewriter struct {
-	q *Query
+	renderer
 	s *selectStmt
 	p *plan
 }
+
+// newRewriter returns the rewriter of a query.
+func newRewriter(q *Query) *rewriter { return &rewriter{renderer{q}, q.statement(), q.plan} }
 
 // refusalOf returns the reason why a query has no plan. An aggregate within a larger expression cannot be merged,
 // because the parts contain only the results of the expression.
@@ -128,6 +153,9 @@ func (w *rewriter) refusalOf() error {
 	case w.p.withoutFrom():
 		return nil
 	case w.p.base != nil:
+		if _, _, ok := w.countsDistinct(); ok {
+			return nil
+		}
 		return failf(w.s.From[0].Pos.Offset, "A subquery with %s in FROM is not supported across partitions.",
 			w.p.base.crossPartition())
 	}
@@ -138,7 +166,9 @@ func (w *rewriter) refusalOf() error {
 		}
 	}
 	if direct != len(w.p.aggregates) {
-		return failf(w.s.Pos.Offset, "Compositions of aggregates and other expressions are not allowed.")
+		return &Error{
+			Message: "Compositions of aggregates and other expressions are not allowed.", At: -1,
+		}
 	}
 	if len(w.p.order) > 0 && w.s.List.Star && w.rowName() == "" {
 		return failf(w.s.From[0].Pos.Offset, "The collection in FROM needs an alias.")
@@ -146,8 +176,45 @@ func (w *rewriter) refusalOf() error {
 	return nil
 }
 
+// countsDistinct reports whether the query only counts the rows of a subquery with DISTINCT. A client then merges the
+// rows of the subquery, and counts them. The count is a column with an alias; "" means VALUE.
+func (w *rewriter) countsDistinct() (inner *rewriter, alias string, ok bool) {
+	columns := w.columns()
+	if w.s == nil || w.p.base == nil || len(w.s.From) != 1 || len(columns) != 1 || w.p.where != nil ||
+		len(w.p.groups)+len(w.p.order) > 0 || w.p.distinct || w.p.limits() || !w.countsRows(columns[0]) {
+		return nil, "", false
+	}
+	inner = &rewriter{w.renderer, w.s.From[0].Sub, w.p.base}
+	p := inner.p
+	if !p.distinct || p.base != nil || p.grouped() || p.limits() || len(p.order) > 0 || p.withoutFrom() {
+		return nil, "", false
+	}
+	if names := w.names(); len(names) == 1 {
+		alias = names[0]
+	}
+	return inner, alias, true
+}
+
+// countsRows reports whether an expression is the number of rows: COUNT of a constant or of the row.
+func (w *rewriter) countsRows(e *expr) bool {
+	name, _, ok := aggregateOf(e)
+	if !ok || name != "COUNT" || len(w.p.aggregates) != 1 {
+		return false
+	}
+	switch arg := w.p.aggregates[0].arg.(type) {
+	case constant:
+		return arg.v.kind != undefined
+	case path:
+		return len(arg.steps) == 0
+	}
+	return false
+}
+
 // columns returns the expressions of SELECT.
 func (w *rewriter) columns() []*expr {
+	if w.s == nil {
+		return nil
+	}
 	if v := w.s.List.Value; v != nil {
 		return []*expr{v}
 	}
@@ -173,37 +240,13 @@ func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
 // aggregateTypes are the names of aggregates in plans.
 var aggregateTypes = map[string]string{
 	"COUNT": "Count", "COUNTIF": "CountIf", "SUM": "Sum", "AVG": "Average", "MIN": "Min", "MAX": "Max",
+	"MAKELIST": "MakeList", "MAKESET": "MakeSet",
 }
 
-// text returns the query's text from an offset to the end of the last token before a second offset. text reads the
-// tokens again, to exclude comments and white space at the end.
-func (w *rewriter) text(from, to int) string {
-	s := scanner{text: w.q.text[:to], at: from}
-	end := from
-	for {
-		token, err := s.Next()
-		if err != nil || token.EOF() {
-			return w.q.text[from:end]
-		}
-		end = s.at
-	}
-}
-
-// expr and texts return expressions in the words of the query.
-func (w *rewriter) expr(e *expr) string { return w.text(e.Pos.Offset, e.EndPos.Offset) }
-
-func (w *rewriter) texts(list []*expr) []string {
-	all := []string{}
-	for _, e := range list {
-		all = append(all, w.expr(e))
-	}
-	return all
-}
-
-// orderBy returns the keys of ORDER BY in the words of the query.
+// orderBy returns the keys of ORDER BY. A query with groups or aggregates has none: a client does not sort groups.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, ordered := range w.s.Tail.Order[:len(w.p.order)] { // a query with aggregates has no order
+	for _, ordered := range w.s.Tail.Order[:min(len(w.s.Tail.Order), len(w.p.order))] { // aggregates have no order
 		all = append(all, w.expr(ordered.Expr))
 	}
 	return all

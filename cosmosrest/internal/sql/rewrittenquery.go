@@ -10,19 +10,19 @@ import (
 // The rewritten query of a plan: the same query in a form whose rows a client can merge. The SDKs expect these forms
 // (orderByItems, groupByItems, payload, item, item2).
 
-// rewrite returns the query for a range, or "" for the original query.
+// rewrite returns the query for a range, or "" for the original query. Equal rows may come from several ranges, so a
+// client counts the rows of DISTINCT itself.
 func (w *rewriter) rewrite(info queryInfo) string {
+	counted := info.Top != nil || info.Limit != nil
 	switch {
 	case w.p.grouped():
 		return w.groupingQuery()
 	case len(w.p.order) > 0:
 		return w.sortingQuery(info)
+	case w.p.distinct && (counted || info.DCountInfo != nil):
+		return "SELECT DISTINCT " + w.list(w.s) + w.fromClause(w.s) + w.whereClause(w.s)
 	case info.Limit != nil:
-		list := w.text(w.s.List.Pos.Offset, w.s.List.EndPos.Offset)
-		if w.p.distinct {
-			list = "DISTINCT " + list
-		}
-		return "SELECT " + list + w.from() + w.where() + w.reachOfRange(info)
+		return "SELECT " + w.list(w.s) + w.fromClause(w.s) + w.whereClause(w.s) + w.reachOfRange(info)
 	}
 	return ""
 }
@@ -49,7 +49,11 @@ func (w *rewriter) groupingQuery() string {
 	default:
 		head += payload + " AS payload"
 	}
-	return head + w.from() + w.where() + w.groupBy()
+	query := head + w.fromClause(w.s) + w.whereClause(w.s) + w.groupClause(w.s)
+	if len(w.p.groups) == 0 {
+		return query // a single row needs no order
+	}
+	return query + w.orderClause(w.s)
 }
 
 // partialColumn returns a column for a range. An average becomes a sum and a count. MIN and MAX return in item2 how
@@ -59,15 +63,15 @@ func (w *rewriter) partialColumn(e *expr) string {
 	if !ok {
 		return w.expr(e)
 	}
-	x := w.expr(arg)
+	x, whole := w.expr(arg), w.expr(e)
 	switch name {
 	case "AVG":
 		return fmt.Sprintf(`{"item": {"sum": SUM(%s), "count": COUNT(%s)}}`, x, x)
 	case "MIN", "MAX":
-		return fmt.Sprintf(`{"item": %s(%s), "item2": {"%s": %s(%s), "count": COUNT(%s)}}`, name, x,
-			strings.ToLower(name), name, x, x)
+		return fmt.Sprintf(`{"item": %s, "item2": {"%s": %s, "count": COUNT(%s)}}`, whole, strings.ToLower(name), whole,
+			x)
 	}
-	return fmt.Sprintf(`{"item": %s(%s)}`, name, x)
+	return `{"item": ` + whole + `}`
 }
 
 // membersOf returns the object that corresponds to a SELECT list.
@@ -93,28 +97,20 @@ func (w *rewriter) sortingQuery(info queryInfo) string {
 	} else {
 		head += ridFunction + "() AS _rid, "
 	}
-	filter := " WHERE "
+	filter := "(" + filterPlace + ")"
 	if w.s.Tail.Where != nil {
-		filter += "(" + w.expr(w.s.Tail.Where) + ") AND "
+		filter = "(" + w.expr(w.s.Tail.Where) + " AND " + filter + ")"
 	}
-	filter += "(" + filterPlace + ")"
 	payload := w.rowName()
 	switch {
 	case w.s.List.Value != nil:
 		payload = w.expr(w.s.List.Value)
-		filter += " AND IS_DEFINED(" + payload + ")" // with VALUE, undefined makes no row
+		filter = "(" + filter + " AND IS_DEFINED(" + payload + "))" // with VALUE, undefined makes no row
 	case !w.s.List.Star:
 		payload = w.membersOf(w.expr)
 	}
-	head += items(w.orderBy()) + " AS orderByItems, " + payload + " AS payload"
-	var order []string
-	for i, e := range w.orderBy() {
-		if w.p.order[i].desc {
-			e += " DESC"
-		}
-		order = append(order, e)
-	}
-	query := head + w.from() + filter + " ORDER BY " + strings.Join(order, ", ")
+	query := head + items(w.orderBy()) + " AS orderByItems, " + payload + " AS payload" + w.fromClause(w.s) +
+		"\nWHERE " + filter + w.orderClause(w.s)
 	if w.p.distinct {
 		return query
 	}
@@ -131,34 +127,12 @@ func (w *rewriter) reachOfRange(info queryInfo) string {
 	if info.Limit == nil {
 		return ""
 	}
-	return fmt.Sprintf(" OFFSET 0 LIMIT %d", min(*info.Offset+*info.Limit, maxCount))
+	return fmt.Sprintf("\nOFFSET 0 LIMIT %d", min(*info.Offset+*info.Limit, maxCount))
 }
 
 // items returns a list of keys in the form of a plan.
 func items(exprs []string) string {
 	return `[{"item": ` + strings.Join(exprs, `}, {"item": `) + `}]`
-}
-
-// from, where and groupBy return the clauses in the words of the query.
-func (w *rewriter) from() string {
-	if len(w.s.From) == 0 {
-		return ""
-	}
-	return " FROM " + w.text(w.s.From[0].Pos.Offset, w.s.Tail.Pos.Offset)
-}
-
-func (w *rewriter) where() string {
-	if w.s.Tail.Where == nil {
-		return ""
-	}
-	return " WHERE " + w.expr(w.s.Tail.Where)
-}
-
-func (w *rewriter) groupBy() string {
-	if len(w.p.groups) == 0 {
-		return ""
-	}
-	return " GROUP BY " + strings.Join(w.texts(w.s.Tail.Group), ", ")
 }
 
 // rootName returns the alias of the document, or "".
