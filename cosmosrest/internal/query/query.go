@@ -142,6 +142,13 @@ func (q *Query) Crosses() string { return q.parsed.CrossPartition() }
 // plan for such a query over several partitions.
 func (q *Query) MixesAggregates() bool { return q.parsed.MixesAggregates() }
 
+// Compares reports whether the query may compare vectors. The distance functions of the container are then needed:
+// see [Query.Distances].
+func (q *Query) Compares() bool { return q.parsed.ComparesVectors() }
+
+// Distances sets the distance functions of the container's vectors, by path.
+func (q *Query) Distances(byPath map[string]string) { q.bound.Distances(byPath) }
+
 // ranges returns the places of the pinned keys, or the whole selection.
 func (q *Query) ranges() ([]feed.Range, error) {
 	if !q.scan.pinned {

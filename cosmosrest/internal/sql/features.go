@@ -1,6 +1,9 @@
 package sql
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Features of clients. A plan may require that the client merges rows in ways that older SDKs do not support. Each
 // SDK lists its features in x-ms-cosmos-supported-query-features. If a plan needed more, the client would not fail,
@@ -11,16 +14,13 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 	if supports == nil {
 		return nil
 	}
-	aggregates, countIf := len(info.Aggregates), false
-	for _, a := range info.Aggregates {
-		countIf = countIf || a == aggregateTypes["COUNTIF"]
-	}
+	kinds := slices.Clone(info.Aggregates)
 	for _, a := range info.AliasToAggregate {
 		if a != nil {
-			aggregates++
-			countIf = countIf || *a == aggregateTypes["COUNTIF"]
+			kinds = append(kinds, *a)
 		}
 	}
+	aggregates, has := len(kinds), func(name string) bool { return slices.Contains(kinds, aggregateTypes[name]) }
 	for _, f := range []struct {
 		name  string
 		needs bool
@@ -28,10 +28,12 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 		{"Aggregate", aggregates == 1},
 		{"MultipleAggregates", aggregates > 1},
 		{"NonValueAggregate", aggregates > 0 && !info.HasSelectValue},
-		{"CountIf", countIf},
+		{"CountIf", has("COUNTIF")},
+		{"ListAndSetAggregate", has("MAKELIST") || has("MAKESET")},
 		{"Distinct", info.DistinctType != "None"},
 		{"GroupBy", len(info.GroupByExpressions) > 0},
 		{"OffsetAndLimit", info.Limit != nil},
+		{"NonStreamingOrderBy", info.HasNonStreamingOrderBy},
 		{"OrderBy", len(info.OrderBy) == 1},
 		{"MultipleOrderBy", len(info.OrderBy) > 1},
 		{"Top", info.Top != nil},

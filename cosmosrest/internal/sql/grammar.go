@@ -51,7 +51,8 @@ type tail struct {
 	Pos    lexer.Position
 	Where  *expr       `parser:"('WHERE' @@)?"`
 	Group  []*expr     `parser:"('GROUP' 'BY' @@ (',' @@)*)?"`
-	Order  []*orderRef `parser:"('ORDER' 'BY' @@ (',' @@)*)?"`
+	Rank   *orderRef   `parser:"('ORDER' 'BY' ('RANK' @@"`
+	Order  []*orderRef `parser:"| @@ (',' @@)*))?"`
 	Offset *operand    `parser:"('OFFSET' @@"`
 	Limit  *operand    `parser:"'LIMIT' @@)?"`
 }
@@ -76,7 +77,8 @@ type sourceRef struct {
 // orderRef is a key of ORDER BY.
 type orderRef struct {
 	Expr *expr `parser:"@@"`
-	Desc bool  `parser:"('ASC' | @'DESC')?"`
+	Asc  bool  `parser:"(@'ASC'"`
+	Desc bool  `parser:"| @'DESC')?"`
 }
 
 // operand is the count of TOP, OFFSET or LIMIT. As in the service, an operand is a number or a parameter, not an

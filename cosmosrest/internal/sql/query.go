@@ -29,8 +29,9 @@ type Query struct {
 	slots  int
 	memos  int
 
-	isCondition bool
-	sorting     string // text of the sort keys
+	isCondition     bool
+	comparesVectors bool
+	sorting         string // text of the sort keys
 }
 
 // Parse parses a query. Recent results are kept, so parsing a query again costs only a map lookup. Errors are *Error.
@@ -79,7 +80,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 	if !isCondition {
 		query.sorting = sortingOf(text, stmt.Query, query.plan)
 	}
-	query.apart = c.apart
+	query.apart, query.comparesVectors = c.apart, c.comparesVectors
 	query.params, query.counts, query.slots, query.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return query, nil
 }
@@ -222,6 +223,9 @@ func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	keys := w.texts(stmt.Tail.Group)
 	for _, ordered := range stmt.Tail.Order {
 		keys = append(keys, w.expr(ordered.Expr)+" "+strconv.FormatBool(ordered.Desc))
+	}
+	if stmt.Tail.Rank != nil {
+		keys = append(keys, "RANK "+w.expr(stmt.Tail.Rank.Expr))
 	}
 	switch { // without keys, rows are only numbered
 	case len(keys) == 0 && p.grouped():

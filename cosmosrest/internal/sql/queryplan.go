@@ -24,7 +24,7 @@ type queryPlan struct {
 	Version int         `json:"partitionedQueryExecutionInfoVersion"`
 	Info    queryInfo   `json:"queryInfo"`
 	Ranges  []planRange `json:"queryRanges"`
-	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // always nil: there are no such queries here
+	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // always nil: see hybridQueryPlan
 }
 
 // queryInfo describes how rows are merged. Lists may be empty but never null, because some SDKs count their elements
@@ -63,6 +63,13 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	if err := w.refusalOf(); err != nil {
 		return nil, err
 	}
+	spans := []planRange{}
+	for _, span := range ranges {
+		spans = append(spans, planRange{span.Min, span.Max, true, false})
+	}
+	if w.p.rank != nil {
+		return b.hybridPlan(w, spans, supports)
+	}
 	info := queryInfo{
 		OrderBy: []string{}, OrderByExpressions: []string{}, GroupByExpressions: []string{}, GroupByAliases: []string{},
 		Aggregates: []string{}, AliasToAggregate: map[string]*string{},
@@ -74,11 +81,7 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	if missing := info.missing(supports); len(missing) > 0 {
 		return nil, unsupported(missing)
 	}
-	plan := queryPlan{Version: planVersion, Info: info, Ranges: []planRange{}}
-	for _, span := range ranges {
-		plan.Ranges = append(plan.Ranges, planRange{span.Min, span.Max, true, false})
-	}
-	return json.Marshal(plan)
+	return json.Marshal(queryPlan{Version: planVersion, Info: info, Ranges: spans})
 }
 
 // fillMerging sets how a client merges the rows of several ranges.
@@ -89,6 +92,12 @@ func (b *Bound) fillMerging(w *rewriter, info *queryInfo) {
 		direction := "Ascending"
 		if key.desc {
 			direction = "Descending"
+		}
+		if near, ok := key.node.(closeness); ok {
+			info.HasNonStreamingOrderBy = true
+			if near.ascends(&b.f) {
+				direction = "Ascending"
+			}
 		}
 		info.OrderBy = append(info.OrderBy, direction)
 	}
@@ -173,6 +182,7 @@ func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
 // aggregateTypes are the names of aggregates in plans.
 var aggregateTypes = map[string]string{
 	"COUNT": "Count", "COUNTIF": "CountIf", "SUM": "Sum", "AVG": "Average", "MIN": "Min", "MAX": "Max",
+	"MAKELIST": "MakeList", "MAKESET": "MakeSet",
 }
 
 // text returns the query's text from an offset to the end of the last token before a second offset. text reads the
@@ -203,7 +213,7 @@ func (w *rewriter) texts(list []*expr) []string {
 // orderBy returns the keys of ORDER BY in the words of the query.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, ordered := range w.s.Tail.Order[:len(w.p.order)] { // a query with aggregates has no order
+	for _, ordered := range w.s.Tail.Order[:min(len(w.s.Tail.Order), len(w.p.order))] { // aggregates have no order
 		all = append(all, w.expr(ordered.Expr))
 	}
 	return all
@@ -275,6 +285,8 @@ func (p *plan) crossPartition() string {
 		return "GROUP BY"
 	case len(p.aggregates) > 0:
 		return "aggregate"
+	case p.rank != nil:
+		return "ORDER BY RANK"
 	case len(p.order) > 0:
 		return "ORDER BY"
 	case p.distinct:

@@ -109,7 +109,7 @@ func (w *rewriter) sortingQuery(info queryInfo) string {
 	head += items(w.orderBy()) + " AS orderByItems, " + payload + " AS payload"
 	var order []string
 	for i, e := range w.orderBy() {
-		if w.p.order[i].desc {
+		if _, near := w.p.order[i].node.(closeness); !near && w.p.order[i].desc {
 			e += " DESC"
 		}
 		order = append(order, e)

@@ -1,0 +1,3 @@
+package sql
+
+var spatialFunctions = map[string]*function{}
