@@ -16,8 +16,8 @@ type accumulator struct {
 	count int64
 	sum   exactSum
 	best  value
-	bad   bool // an argument has made the result undefined
-	held  int  // bytes of the list
+	bad   bool            // an argument has made the result undefined
+	held  int             // bytes of the list
 	list  []byte          // elements of MAKELIST and MAKESET, each after a comma
 	seen  map[string]bool // canonical texts of the elements of MAKESET
 }

@@ -27,7 +27,7 @@ type plan struct {
 	row        node // makes the result from a row
 	order      []orderKey
 	rank       *ranking // of ORDER BY RANK; nil if there is none
-	top        node // nil if there is none
+	top        node     // nil if there is none
 	offset     node
 	limit      node
 }
