@@ -160,11 +160,6 @@ func (g *Geometry) addPolygons(text json.RawMessage, single bool) error {
 			g.area += ringArea(ring, i > 0)
 		}
 	}
-	for _, loop := range loops {
-		if err := loop.Validate(); err != nil {
-			return invalid("A ring of the Polygon has a position twice.")
-		}
-	}
 	g.region = s2.PolygonFromOrientedLoops(loops)
 	if g.region.Validate() != nil || g.crossesItself() {
 		return invalid("The rings of the Polygon cross themselves or each other.")
@@ -209,9 +204,16 @@ func ringOf(ring []position) ([]s2.Point, error) {
 		return nil, invalid("The first and the last position of a ring must be the same.")
 	case n < leastRing:
 		return nil, invalid("A ring of a Polygon must have three or more different positions.")
-	default:
-		return points[:n-1], nil
 	}
+	points = points[1:]
+	seen := make(map[s2.Point]bool, len(points))
+	for _, p := range points {
+		if seen[p] {
+			return nil, invalid("A ring of the Polygon has a position twice.")
+		}
+		seen[p] = true
+	}
+	return points, nil
 }
 
 // ringArea returns the area of a ring on the ellipsoid, negative for a hole.

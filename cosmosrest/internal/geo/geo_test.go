@@ -268,7 +268,15 @@ func TestInvalidGeometries(t *testing.T) {
 		},
 		{
 			`{"type":"Polygon","coordinates":[[[0,0],[2,2],[2,0],[0,2],[0,0]]]}`,
-			"A ring of the Polygon crosses itself or has a position twice.",
+			"The rings of the Polygon cross themselves or each other.",
+		},
+		{
+			`{"type":"Polygon","coordinates":[[[0,0],[9,0],[0,0],[9,9],[0,0]]]}`,
+			"A ring of the Polygon has a position twice.",
+		},
+		{
+			`{"type":"Polygon","coordinates":[[[0,0],[9,0],[9,9],[0,9],[0,0]],[[3,3],[30,3],[3,6],[3,3]]]}`,
+			"The rings of the Polygon cross themselves or each other.",
 		},
 		{`{"type":"Polygon","coordinates":[]}`, "A Polygon must have a ring."},
 		{`{"type":"Polygon","coordinates":[1]}`, "The coordinates of a Polygon must be an array of rings, and those of a " +
