@@ -26,12 +26,13 @@ func pointText(lng, lat float64) string {
 // values differ from the 8th digit on.
 func TestDocumentedMeasures(t *testing.T) {
 	office := parse(t, pointText(-122.11758113953535, 47.66901087006131))
+	headquarters := parse(t, pointText(-122.12826822304672, 47.63980239335718))
 	square := `{"type":"Polygon","coordinates":[[[31.8,-5],[32,-5],[32,-4.7],[31.8,-4.7],[31.8,-5]]]}`
 	for _, test := range []struct {
 		name      string
 		got, want float64
 	}{
-		{"headquarters", Distance(parse(t, pointText(-122.12826822304672, 47.63980239335718)), office), 3345.269817267368},
+		{"headquarters", Distance(headquarters, office), 3345.269817267368},
 		{"research", Distance(parse(t, pointText(-96.84368664765994, 46.81297794314663)), office), 1907438.421299902},
 		{"area", parse(t, square).Area(), 735970283.0522614},
 	} {

@@ -42,7 +42,8 @@ func (n *nearest) consider(x, y s2.Point) {
 func metres(x, y s2.Point) float64 {
 	from, to := s2.LatLngFromPoint(x), s2.LatLngFromPoint(y)
 	var length float64
-	geodesic.WGS84.Inverse(from.Lat.Degrees(), from.Lng.Degrees(), to.Lat.Degrees(), to.Lng.Degrees(), &length, nil, nil)
+	geodesic.WGS84.Inverse(from.Lat.Degrees(), from.Lng.Degrees(), to.Lat.Degrees(), to.Lng.Degrees(), &length,
+		nil, nil)
 	return length
 }
 

@@ -64,7 +64,8 @@ type rankScore struct {
 func (b *Bound) hybridPlan(w *rewriter, ranges []planRange, supports func(string) bool) (json.RawMessage, error) {
 	root := w.rootName()
 	if root == "" {
-		return nil, failf(w.s.From[0].Pos.Offset, "'ORDER BY RANK' is only valid in a query whose FROM is the container.")
+		return nil, failf(w.s.From[0].Pos.Offset,
+			"'ORDER BY RANK' is only valid in a query whose FROM is the container.")
 	}
 	f := &b.f
 	f.work = f.most
@@ -143,8 +144,8 @@ func (w *rewriter) rankScores(f *frame, weights []float64) (scores []rankScore, 
 		for _, term := range terms {
 			hits = append(hits, fmt.Sprintf("COUNTIF(FullTextContains(%s, %s))", property, term))
 		}
-		statistics = append(statistics, fmt.Sprintf(`{"totalWordCount": SUM(_FullTextWordCount(%s)), "hitCounts": [%s]}`,
-			property, strings.Join(hits, ", ")))
+		statistics = append(statistics, fmt.Sprintf(
+			`{"totalWordCount": SUM(_FullTextWordCount(%s)), "hitCounts": [%s]}`, property, strings.Join(hits, ", ")))
 	}
 	return scores, statistics
 }
@@ -233,7 +234,7 @@ func (w *rewriter) componentQuery(root string, scores []rankScore, i int, counts
 	}
 	info.RewrittenQuery = head + root + `._rid, [{"item": ` + own.text + `}] AS orderByItems, {"payload": ` + payload +
 		`, "componentScores": [` + strings.Join(all, ", ") + "]} AS payload\nFROM " +
-		w.text(w.s.From[0].Pos.Offset, w.s.Tail.Pos.Offset) + "\nWHERE " + filter + "\nORDER BY " + own.text + own.order +
-		tail
+		w.text(w.s.From[0].Pos.Offset, w.s.Tail.Pos.Offset) + "\nWHERE " + filter + "\nORDER BY " + own.text +
+		own.order + tail
 	return info
 }

@@ -22,7 +22,9 @@ func init() {
 		},
 		"INTBITRIGHTSHIFT": func(a, b *big.Int) *big.Int { return a.Rsh(a, uint(places(b).Int64())) },
 	} {
-		builtins[name] = builtin{"nn", func(a []any) any { return wholes(a, func(n []*big.Int) *big.Int { return f(n[0], n[1]) }) }}
+		builtins[name] = builtin{"nn", func(a []any) any {
+			return wholes(a, func(n []*big.Int) *big.Int { return f(n[0], n[1]) })
+		}}
 	}
 	builtins["INTBITNOT"] = builtin{"n", func(a []any) any {
 		return wholes(a, func(n []*big.Int) *big.Int { return n[0].Sub(big.NewInt(-1), n[0]) })

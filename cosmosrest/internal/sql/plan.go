@@ -193,10 +193,10 @@ func (e *expr) lastName(c *compiler) string {
 func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	tail := stmt.Tail
 	for _, ordered := range tail.Order {
-		p.order = append(p.order, c.compileKey(ordered))
+		p.order = append(p.order, compileKey(c, ordered))
 	}
 	if tail.Rank != nil {
-		c.compileRank(p, tail.Rank)
+		compileRank(c, p, tail.Rank)
 	}
 	switch {
 	case len(tail.Order) > 0 && len(p.groups) > 0:
@@ -212,10 +212,10 @@ func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 }
 
 // compileKey compiles a key of ORDER BY.
-func (c *compiler) compileKey(ordered *orderRef) orderKey {
+func compileKey(c *compiler, ordered *orderRef) orderKey {
 	n := c.compileExpr(ordered.Expr)
 	if v, ok := n.(vectorDistance); ok {
-		return c.vectorKey(v, ordered)
+		return v.sortKey(c, ordered)
 	}
 	return orderKey{node: n, desc: ordered.Desc, required: isScore(n)}
 }

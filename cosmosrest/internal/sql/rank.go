@@ -55,7 +55,7 @@ func rankCall(e *expr) (name string, list []*expr, ok bool) {
 }
 
 // compileRank compiles ORDER BY RANK.
-func (c *compiler) compileRank(p *plan, ordered *orderRef) {
+func compileRank(c *compiler, p *plan, ordered *orderRef) {
 	name, list, ok := rankCall(ordered.Expr)
 	at := ordered.Expr.Pos.Offset
 	switch {
@@ -66,15 +66,15 @@ func (c *compiler) compileRank(p *plan, ordered *orderRef) {
 	case c.agg.outer != nil || p.base != nil || p.inputs == 0:
 		c.failFirst(failf(at, "'ORDER BY RANK' is only valid in a query whose FROM is the container."))
 	case ok && name == "RRF":
-		c.compileFusion(p, list, at)
+		compileFusion(c, p, list, at)
 	default:
-		p.rank = &ranking{components: []rankComponent{c.compileComponent(ordered.Expr)}}
+		p.rank = &ranking{components: []rankComponent{compileComponent(c, ordered.Expr)}}
 	}
 	p.order = []orderKey{{node: constant{}, desc: true, required: true}}
 }
 
 // compileFusion compiles RRF(component, component, …, weights).
-func (c *compiler) compileFusion(p *plan, list []*expr, at int) {
+func compileFusion(c *compiler, p *plan, list []*expr, at int) {
 	r := &ranking{fused: true}
 	p.rank = r
 	if n := len(list); n > 0 {
@@ -88,12 +88,12 @@ func (c *compiler) compileFusion(p *plan, list []*expr, at int) {
 			"VectorDistance.", len(list), maxRanked))
 	}
 	for _, e := range list {
-		r.components = append(r.components, c.compileComponent(e))
+		r.components = append(r.components, compileComponent(c, e))
 	}
 }
 
 // compileComponent compiles FullTextScore or VectorDistance.
-func (c *compiler) compileComponent(e *expr) rankComponent {
+func compileComponent(c *compiler, e *expr) rankComponent {
 	switch name, list, _ := rankCall(e); name {
 	case "FULLTEXTSCORE":
 		if !c.checkArity(name, len(list), 2, -1, e.Pos.Offset) {

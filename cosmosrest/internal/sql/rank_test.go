@@ -191,7 +191,8 @@ func checkRanks(t *testing.T, docs []ranked, query string, scores []float64) {
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
-	for how, rows := range map[string][]string{"whole": strings.Split(whole, "\n"), "by its plan": runPlan(t, query, all)} {
+	ways := map[string][]string{"whole": strings.Split(whole, "\n"), "by its plan": runPlan(t, query, all)}
+	for how, rows := range ways {
 		var got []float64
 		for _, row := range rows {
 			if row == "" {

@@ -96,7 +96,8 @@ func filled(query string, sum statisticsOf) string {
 	pairs := []string{filterPlace, "true", documentCountPlace, fmt.Sprint(sum.Documents)}
 	for i, text := range sum.Texts {
 		hits, _ := json.Marshal(text.Hits)
-		pairs = append(pairs, fmt.Sprintf(wordCountPlace, i), fmt.Sprint(text.Words), fmt.Sprintf(hitCountsPlace, i), string(hits))
+		pairs = append(pairs, fmt.Sprintf(wordCountPlace, i), fmt.Sprint(text.Words), fmt.Sprintf(hitCountsPlace, i),
+			string(hits))
 	}
 	return strings.NewReplacer(pairs...).Replace(query)
 }
@@ -162,7 +163,8 @@ func TestPlansOfRanksAreTheServices(t *testing.T) {
 			`SELECT TOP 10 * FROM c ORDER BY RANK RRF(FullTextScore(c.text, "swim", "run"), VectorDistance(c.image, [1, 2, 3]))`,
 			statistics,
 			[]string{
-				row(words, "("+words+" ?? -1)", "("+image+low) + " DESC", row(image, "("+words+" ?? -1)", "("+image+low),
+				row(words, "("+words+" ?? -1)", "("+image+low) + " DESC",
+				row(image, "("+words+" ?? -1)", "("+image+low),
 			},
 			[]string{"Descending", "Descending"},
 			nil,
@@ -186,8 +188,8 @@ func TestPlansOfRanksAreTheServices(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := plan.Hybrid
-		if h.Statistics != test.statistics || h.NeedsAll != (test.statistics != none) || *h.Take != 10 || h.Skip != nil ||
-			!slices.Equal(h.Weights, test.weights) || len(h.Components) != len(test.rewritten) {
+		if h.Statistics != test.statistics || h.NeedsAll != (test.statistics != none) || *h.Take != 10 ||
+			h.Skip != nil || !slices.Equal(h.Weights, test.weights) || len(h.Components) != len(test.rewritten) {
 			t.Errorf("the plan of %s is %s", test.query, raw)
 			continue
 		}

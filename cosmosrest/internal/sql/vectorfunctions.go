@@ -210,8 +210,8 @@ func (n closeness) eval(f *frame) value {
 // ascends reports whether the nearest row has the least distance.
 func (n closeness) ascends(f *frame) bool { return n.distance.function(f) == euclideanDistance }
 
-// vectorKey returns the key of ORDER BY VectorDistance. As in the service, the query must not name a direction.
-func (c *compiler) vectorKey(n vectorDistance, ordered *orderRef) orderKey {
+// sortKey returns the key of ORDER BY VectorDistance. As in the service, the query must not name a direction.
+func (n vectorDistance) sortKey(c *compiler, ordered *orderRef) orderKey {
 	switch {
 	case !ordered.Asc && !ordered.Desc:
 		return orderKey{node: closeness{n}, desc: true, required: true}
