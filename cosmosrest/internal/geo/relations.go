@@ -1,6 +1,8 @@
 package geo
 
 import (
+	"slices"
+
 	"github.com/golang/geo/s1"
 	"github.com/golang/geo/s2"
 	"github.com/tidwall/geodesic"
@@ -87,13 +89,10 @@ func Intersects(a, b *Geometry) bool {
 	return a.region != nil && b.region != nil && a.region.Intersects(b.region)
 }
 
-// containsAny reports whether a region contains a position of each part of a geometry: of any, because parts are
-// apart.
+// containsAny reports whether a region contains the first position of any part of a geometry.
 func containsAny(region *s2.Polygon, g *Geometry) bool {
-	for _, p := range g.points {
-		if region.ContainsPoint(p) {
-			return true
-		}
+	if slices.ContainsFunc(g.points, region.ContainsPoint) {
+		return true
 	}
 	for _, chain := range g.chains {
 		if region.ContainsPoint(chain[0]) {

@@ -141,14 +141,14 @@ func (f *frame) namedDistance(name value) string {
 func pathOf(n node, f *frame) (string, bool) {
 	switch n := n.(type) {
 	case path:
-		text := ""
+		var text strings.Builder
 		for _, step := range n.steps {
 			if step.index >= 0 {
 				return "", false
 			}
-			text += "/" + step.name
+			text.WriteString("/" + step.name)
 		}
-		return text, n.slot == rootSlot
+		return text.String(), n.slot == rootSlot
 	case index:
 		base, ok := pathOf(n.base, f)
 		if !ok || !isFixed(n.key) {
