@@ -54,10 +54,10 @@ func vectorCall(score bool) specialCall {
 	}
 }
 
-func newVectorArg(n node, e *expr) vectorArg { return vectorArg{n, isFixed(n), e.Pos.Offset} }
+func newVectorArg(n node, e *expr) vectorArg { return vectorArg{n, isConstant(n), e.Pos.Offset} }
 
-// isFixed reports whether a node has the same value in all documents.
-func isFixed(n node) bool {
+// isConstant reports whether a node has the same value in all documents.
+func isConstant(n node) bool {
 	switch n.(type) {
 	case constant, parameter:
 		return true
@@ -151,7 +151,7 @@ func pathOf(n node, f *frame) (string, bool) {
 		return text.String(), n.slot == rootSlot
 	case index:
 		base, ok := pathOf(n.base, f)
-		if !ok || !isFixed(n.key) {
+		if !ok || !isConstant(n.key) {
 			return "", false
 		}
 		key := n.key.eval(f)
