@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-vectorstores conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -265,6 +265,11 @@ conformance-python: ## the Python SDK against this server (skipped without pytho
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "skipped: this needs python3 with ensurepip and venv"; exit 0; }; \
 	python3 conformance/python/run.py
+
+conformance-vectorstores: ## the vector stores of langchain and semantic-kernel against this server (skipped without python3; they are installed for the run)
+	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "skipped: this needs python3 with ensurepip and venv"; exit 0; }; \
+	python3 conformance/vectorstores/run.py
 
 wheels: ## wheels of the Python client with the binary, for five platforms, in DIST (.dist); PLATFORM=linux/amd64 for one
 	@command -v python3 >/dev/null || { echo "skipped: this needs python3"; exit 0; }; \

@@ -42,8 +42,10 @@ require (
 )
 
 require (
+	github.com/golang/geo v0.0.0-20260818125358-b200a1149890 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
+	github.com/tidwall/geodesic v1.52.4 // indirect
 )
 
 require (

@@ -130,6 +130,9 @@ func replaceContainer(c *call) error {
 		if err := unchanged(*spec, next, p); err != nil {
 			return err
 		}
+		if err := p.keepsVectors(m.Body); err != nil && !c.s.o.Lenient {
+			return err
+		}
 		m.version, m.Body = newVersion(), p.without(systemMembers...)
 		spec.DefaultTTL, spec.Retention, spec.Meta = next.DefaultTTL, next.Retention, wire.Encode(m)
 		return nil

@@ -61,6 +61,11 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 	if err = p.checkIndexing(); err != nil {
 		return s, err
 	}
+	if !lenient {
+		if err = p.checkSearch(); err != nil {
+			return s, err
+		}
+	}
 	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
 }
 

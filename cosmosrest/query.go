@@ -119,6 +119,9 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 	if err != nil && c.work.Units() > 0 {
 		c.chargeRequest(q.cont, first, c.work.Charge(0, 0))
 	}
+	if err == nil && q.Compares() {
+		q.Distances(readMeta(q.cont.Spec().Meta).Body.distances())
+	}
 	return q, err
 }
 

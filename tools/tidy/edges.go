@@ -54,7 +54,10 @@ var edges = map[string][]string{
 		"cosmosrest/internal/meter", "cosmosrest/internal/sql",
 		"cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/service",
 	},
-	"cosmosrest/internal/sql":  {"internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty},
+	"cosmosrest/internal/geo": {thirdParty},
+	"cosmosrest/internal/sql": {
+		"cosmosrest/internal/geo", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty,
+	},
 	"cosmosrest/internal/wire": {"feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
 	"outbox": {
 		".", "feed", "internal/pause", "internal/cosmosdb/rawjson",

@@ -117,7 +117,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^docs/\.site/\.vitepress/(config\.mjs|theme/(index\.js|style\.css))$`),
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
-	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
+	regexp.MustCompile(`^conformance/(python|vectorstores)/([a-z_]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^clients/python/(README\.md|pyproject\.toml|requirements\.txt)$`),
 	regexp.MustCompile(`^clients/python/([a-z]+/)*(_{0,2}[a-z_]+\.py|py\.typed)$`),
 	regexp.MustCompile(`^conformance/java/([A-Z][A-Za-z]+\.java|pom\.xml)$`),

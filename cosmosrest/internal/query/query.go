@@ -148,6 +148,13 @@ func (q *Query) Refused() error { return q.parsed.Refused() }
 // SortPaths returns the paths by which the query sorts.
 func (q *Query) SortPaths() []sql.SortPath { return q.parsed.SortPaths() }
 
+// Compares reports whether the query may compare vectors. The distance functions of the container are then needed:
+// see [Query.Distances].
+func (q *Query) Compares() bool { return q.parsed.ComparesVectors() }
+
+// Distances sets the distance functions of the container's vectors, by path.
+func (q *Query) Distances(byPath map[string]string) { q.bound.Distances(byPath) }
+
 // ranges returns the places of the pinned keys, or the whole selection.
 func (q *Query) ranges() ([]feed.Range, error) {
 	if !q.scan.pinned {

@@ -1,5 +1,7 @@
 package sql
 
+import "slices"
+
 // Aggregates. Their rules for undefined values and for types are the service's, because its SDKs compute the same
 // aggregates over the parts of several partitions.
 
@@ -14,7 +16,10 @@ type accumulator struct {
 	count int64
 	sum   exactSum
 	best  value
-	bad   bool // an argument has made the result undefined
+	bad   bool            // an argument has made the result undefined
+	held  int             // bytes of the list
+	list  []byte          // elements of MAKELIST and MAKESET, each after a comma
+	seen  map[string]bool // canonical texts of the elements of MAKESET
 }
 
 // add adds the argument's value in a row. All aggregates ignore undefined. SUM and AVG become undefined if an
@@ -36,6 +41,8 @@ func (c *accumulator) add(agg aggregate, v value) {
 		c.sum.include(v.float())
 	case "MIN", "MAX":
 		c.keepExtreme(agg.name == "MIN", v)
+	case "MAKELIST", "MAKESET":
+		c.listValue(agg.name == "MAKESET", v)
 	}
 	c.count++
 }
@@ -54,11 +61,41 @@ func (c *accumulator) keepExtreme(least bool, v value) {
 	c.best = own(v)
 }
 
+// listValue appends a value to the list of MAKELIST, or of MAKESET if the value is new.
+func (c *accumulator) listValue(once bool, v value) {
+	if once {
+		key := canonical(v)
+		if c.seen[key] {
+			return
+		}
+		if c.seen == nil {
+			c.seen = map[string]bool{}
+		}
+		c.seen[key] = true
+		c.held += keySize + len(key)
+	}
+	before := len(c.list)
+	c.list = v.appendJSON(append(c.list, ','))
+	c.held += len(c.list) - before
+}
+
+// listed returns the list of MAKELIST and MAKESET, in the order of the rows.
+func (c *accumulator) listed() value {
+	if len(c.list) == 0 {
+		return compositeValue([]byte("[]"))
+	}
+	list := append(slices.Clone(c.list), ']')
+	list[0] = '['
+	return compositeValue(list)
+}
+
 // result returns the aggregate of all rows. If there are no rows, COUNT and SUM are 0, and the others are undefined.
 func (c *accumulator) result(agg aggregate) value {
 	switch {
 	case agg.name == "COUNT" || agg.name == "COUNTIF":
 		return numberValue(float64(c.count))
+	case agg.name == "MAKELIST" || agg.name == "MAKESET":
+		return c.listed()
 	case c.bad:
 		return value{}
 	case agg.name == "SUM":

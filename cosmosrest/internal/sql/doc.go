@@ -19,6 +19,6 @@
 //
 // Undefined is not null: an undefined value is left out of rows, equals no value, and neither passes nor fails a
 // filter. Values of two types are different, but neither is greater. Numbers are float64, strings sort by their UTF-8
-// bytes, characters are code points. User-defined functions, geography and vectors are not supported; if a query uses
-// an unsupported feature, the [Error] names the feature.
+// bytes, characters are code points. User-defined functions are not supported; if a query uses an unsupported feature,
+// the [Error] names the feature.
 package sql

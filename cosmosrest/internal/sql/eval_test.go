@@ -423,7 +423,39 @@ var refusals = []struct{ query, want string }{
 	{"SELECT * FROM c JOIN t IN c.x", "'SELECT *' is only valid with a single input set."},
 	{"SELECT *", "'SELECT *' is not valid if FROM clause is omitted."},
 	{"SELECT NOPE(c.x) FROM c", "'NOPE' is not a recognized built-in function name."},
-	{"SELECT ST_DISTANCE(c.x, c.y) FROM c", "'ST_DISTANCE' is not a recognized built-in function name."},
+	{
+		"SELECT DOCUMENTID(c.x) FROM c", "The argument of DOCUMENTID is not an item of the container: want the alias of " +
+			"the container in FROM, as in DOCUMENTID(c).",
+	},
+	{"SELECT FullTextScore(c.x, 'a') FROM c", "The function 'FullTextScore' is allowed in the ORDER BY RANK clause only."},
+	{
+		"SELECT * FROM c ORDER BY VectorDistance(c.v, [1]) ASC",
+		"Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.",
+	},
+	{
+		"SELECT * FROM c ORDER BY RANK FullTextScore(c.x, 'a') DESC",
+		"Specifying a sort order (ASC or DESC) in the ORDER BY RANK clause is not allowed.",
+	},
+	{
+		"SELECT * FROM c ORDER BY RANK ABS(c.x)", "One of the input values is invalid. The ORDER BY RANK clause must be a " +
+			"FullTextScore or RRF function, and the arguments of RRF must be FullTextScore or VectorDistance functions.",
+	},
+	{
+		"SELECT COUNT(1) FROM c ORDER BY RANK FullTextScore(c.x, 'a')",
+		"'ORDER BY RANK' is not supported in presence of DISTINCT, GROUP BY or aggregates.",
+	},
+	{
+		"SELECT ARRAY(SELECT VALUE t FROM t IN c.ts ORDER BY RANK FullTextScore(c.x, 'a')) FROM c",
+		"'ORDER BY RANK' is only valid in a query whose FROM is the container.",
+	},
+	{
+		"SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.x, 'a'))",
+		"The RRF function has 1 component(s): want 2 to 32, each FullTextScore or VectorDistance.",
+	},
+	{
+		"SELECT * FROM c ORDER BY RANK FullTextScore('text', 'a')",
+		"The first argument of the FullTextScore function must be a path to a property, such as c.text.",
+	},
 	{"SELECT LENGTH() FROM c", "The LENGTH function requires 1 argument(s)."},
 	{"SELECT IIF(1) FROM c", "The IIF function requires 3 argument(s)."},
 	{"SELECT udf.f(c.x) FROM c", "User-defined functions (udf.) are not supported."},

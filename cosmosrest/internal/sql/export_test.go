@@ -40,8 +40,14 @@ func Merge(info QueryInfo, parts [][]string) []string {
 	return out
 }
 
-// Functions are the names of the built-in functions, in order.
-func Functions() []string { return slices.Sorted(maps.Keys(functions)) }
+// Functions are the names of the built-in functions, in order. Those for the queries of plans are not among them.
+func Functions() []string {
+	names := append(slices.Collect(maps.Keys(functions)), "DOCUMENTID", "FULLTEXTSCORE", "IIF", "RRF", "VECTORDISTANCE",
+		"MAKELIST", "MAKESET")
+	names = slices.DeleteFunc(names, func(name string) bool { return name[0] == '_' })
+	slices.Sort(names)
+	return names
+}
 
 // WrittenDown are the expressions whose values are written down.
 func WrittenDown() (list []string) {

@@ -39,6 +39,9 @@ type frame struct {
 	spread     int             // bytes of arrays that are split at present
 
 	patterns map[string]*expression // compiled for RegexMatch
+
+	distances map[string]string // distance functions of vectors, by path
+	vectors   map[int][]float64 // decoded vectors of the query, by their offsets in its text
 }
 
 // memo is the value of a path in the document of a round. In a later round the value is out of date. Counting rounds

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Calls of built-in functions, of aggregates and of functions with a subquery.
@@ -43,24 +45,48 @@ func (n call) eval(f *frame) value {
 	return n.fn.run(f, f.stack[base:])
 }
 
-// compileCall compiles name(args). As in the service, names of functions ignore case. COUNT and other aggregates are
-// not in the table of functions, because they process many rows. IIF is not in the table either, because only one of
-// its branches must be evaluated.
+// specialCall compiles a call that is more than a function of evaluated arguments.
+type specialCall func(c *compiler, name string, list []*expr, at int) node
+
+// specialRule returns the rule for such a call, by its upper-case name, or nil. Names with an underscore at the
+// beginning, and ridFunction, are only for plans.
+func specialRule(upper string) specialCall {
+	switch upper {
+	case ridFunction:
+		return func(*compiler, string, []*expr, int) node {
+			return path{slot: rootSlot, memo: -1, steps: []step{{name: "_rid", index: -1}}}
+		}
+	case "IIF":
+		return compileChoice
+	case "DOCUMENTID":
+		return compileDocumentID
+	case "VECTORDISTANCE", "_VECTORSCORE":
+		return vectorCall(upper[0] == '_')
+	case "FULLTEXTSCORE", "RRF":
+		return compileRankFunction
+	}
+	if _, ok := aggregateTypes[upper]; ok {
+		return (*compiler).aggregateCall
+	}
+	return nil
+}
+
+// compileChoice compiles IIF, of which only one branch must be evaluated.
+func compileChoice(c *compiler, name string, list []*expr, at int) node {
+	if !c.checkArity(name, len(list), 3, 3, at) {
+		return constant{}
+	}
+	return conditional{c.compileExpr(list[0]), c.compileExpr(list[1]), c.compileExpr(list[2])}
+}
+
+// compileCall compiles name(args). As in the service, names of functions ignore case.
 func (c *compiler) compileCall(name string, a *args, at int) node {
 	upper := strings.ToUpper(name)
 	if a.Sub != nil {
 		return c.callSubquery(upper, name, a.Sub, at)
 	}
-	switch upper {
-	case "COUNT", "SUM", "AVG", "MIN", "MAX", "COUNTIF":
-		return c.aggregateCall(upper, a.list(), at)
-	case ridFunction:
-		return path{slot: rootSlot, memo: -1, steps: []step{{name: "_rid", index: -1}}}
-	case "IIF":
-		if c.checkArity(name, len(a.list()), 3, 3, at) {
-			return conditional{c.compileExpr(a.list()[0]), c.compileExpr(a.list()[1]), c.compileExpr(a.list()[2])}
-		}
-		return constant{}
+	if compile := specialRule(upper); compile != nil {
+		return compile(c, name, a.list(), at)
 	}
 	fn, ok := functions[upper]
 	if !ok {
@@ -71,6 +97,33 @@ func (c *compiler) compileCall(name string, a *args, at int) node {
 		return constant{}
 	}
 	return call{fn, c.compileList(a.list())}
+}
+
+// documentID is DOCUMENTID(c): the number in the document's resource id.
+type documentID struct{}
+
+func (documentID) eval(f *frame) value {
+	doc := f.slots[rootSlot].raw
+	if !f.spendWork(len(doc)) {
+		return value{}
+	}
+	n, ok := ridNumber(service.SystemText(doc, "_rid"))
+	if !ok {
+		return value{}
+	}
+	return numberValue(float64(n))
+}
+
+// compileDocumentID compiles DOCUMENTID, whose argument must be the alias of the container.
+func compileDocumentID(c *compiler, name string, list []*expr, at int) node {
+	if !c.checkArity(name, len(list), 1, 1, at) {
+		return constant{}
+	}
+	if root, ok := c.compileExpr(list[0]).(path); !ok || root.slot != rootSlot || len(root.steps) > 0 {
+		c.failFirst(failf(list[0].Pos.Offset, "The argument of DOCUMENTID is not an item of the container: want the "+
+			"alias of the container in FROM, as in DOCUMENTID(c)."))
+	}
+	return documentID{}
 }
 
 // checkArity reports whether a function accepts n arguments. If not, the query fails.
@@ -133,6 +186,7 @@ func (c *compiler) aggregateCall(name string, list []*expr, at int) node {
 	if !c.checkArity(name, len(list), 1, 1, at) {
 		return constant{}
 	}
+	name = strings.ToUpper(name)
 	c.agg.inside = true
 	arg := c.compileExpr(list[0])
 	c.agg.inside = false

@@ -12,7 +12,8 @@ import (
 // functions are the built-in functions by upper-case name. An unknown name is an error of the query, not an undefined
 // value, because with a typing error the query would otherwise silently return no documents.
 var functions = register(
-	typeFunctions, textTests, textFunctions, conversions, arrayFunctions, mathFunctions, timeFunctions, wordFunctions)
+	typeFunctions, textTests, textFunctions, conversions, arrayFunctions, mathFunctions, intFunctions, timeFunctions,
+	wordFunctions, spatialFunctions)
 
 // register joins the tables of all files.
 func register(tables ...map[string]*function) map[string]*function {

@@ -51,7 +51,8 @@ type tail struct {
 	Pos    lexer.Position
 	Where  *expr       `parser:"('WHERE' @@)?"`
 	Group  []*expr     `parser:"('GROUP' 'BY' @@ (',' @@)*)?"`
-	Order  []*orderRef `parser:"('ORDER' 'BY' @@ (',' @@)*)?"`
+	Rank   *orderRef   `parser:"('ORDER' 'BY' ('RANK' @@"`
+	Order  []*orderRef `parser:"| @@ (',' @@)*))?"`
 	Offset *operand    `parser:"('OFFSET' @@"`
 	Limit  *operand    `parser:"'LIMIT' @@)?"`
 }

@@ -173,7 +173,9 @@ func (c *collector) addToGroup(f *frame) bool {
 		c.ranks = append(c.ranks, g)
 	}
 	for i, agg := range c.p.aggregates {
+		before := g.acc[i].held
 		g.acc[i].add(agg, agg.arg.eval(f))
+		c.held += g.acc[i].held - before
 	}
 	return c.checkFits(f)
 }

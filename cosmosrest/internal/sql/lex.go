@@ -3,6 +3,7 @@ package sql
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/alecthomas/participle/v2/lexer"
@@ -76,9 +77,10 @@ func (definition) LexString(_, text string) (lexer.Lexer, error) { return &scann
 
 // scanner reads the tokens of a query from left to right.
 type scanner struct {
-	text  string
-	at    int
-	depth int
+	text   string
+	at     int
+	depth  int
+	sorted int // number of the last tokens that are the beginning of ORDER BY: 0 to 2
 }
 
 // Next reads a token.
@@ -99,8 +101,30 @@ func (s *scanner) Next() (lexer.Token, error) {
 		if k, reserved := words[upper]; reserved && len(upper) == len(token.Value) {
 			token.Type, token.Value = k, upper
 		}
+		if s.sorted == 2 && upper == rankWord && rankedCall.MatchString(s.text[s.at:]) {
+			token.Type, token.Value = tokKeyword, upper
+		}
 	}
+	s.followOrder(token)
 	return token, nil
+}
+
+// rankWord is a keyword only in ORDER BY RANK f(…), so a property or an alias may have this name.
+const rankWord = "RANK"
+
+// rankedCall matches what follows the keyword: a call.
+var rankedCall = regexp.MustCompile(`^\s+[A-Za-z_]\w*\s*\(`)
+
+// followOrder counts the tokens of ORDER BY.
+func (s *scanner) followOrder(token lexer.Token) {
+	switch {
+	case token.Type == tokKeyword && token.Value == "ORDER":
+		s.sorted = 1
+	case token.Type == tokKeyword && token.Value == "BY" && s.sorted == 1:
+		s.sorted = 2
+	default:
+		s.sorted = 0
+	}
 }
 
 // skipBlanks skips white space and comments, which begin with two dashes and end with the line.

@@ -297,7 +297,7 @@ func (d *draw) aggregated(q *query, want string) *query {
 
 // aggregate draws an aggregate of the rows that are in scope.
 func (d *draw) aggregate(want string) *term {
-	name := pick(d, "COUNT", "COUNT", "SUM", "AVG", "MIN", "MAX", "COUNTIF")
+	name := pick(d, "COUNT", "COUNT", "SUM", "AVG", "MIN", "MAX", "COUNTIF", "MAKELIST", "MAKESET")
 	switch {
 	case name == "COUNTIF":
 		want = wantBool

@@ -273,6 +273,10 @@ func (c *container) aggregate(t *term, s *scope) any {
 		return float64(len(values))
 	case "COUNTIF":
 		return float64(len(slices.DeleteFunc(values, func(v any) bool { return v != true })))
+	case "MAKELIST":
+		return append([]any{}, values...)
+	case "MAKESET":
+		return once(values, func(any) bool { return true })
 	case "MIN", "MAX":
 		return extreme(t.text == "MIN", values)
 	}

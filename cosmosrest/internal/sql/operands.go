@@ -26,6 +26,8 @@ type compiler struct {
 	agg    *aggregation
 	counts []count
 	apart  []*plan // subqueries that read the container themselves, the innermost first
+
+	comparesVectors bool // a call of VectorDistance was compiled
 }
 
 // binding is a name that FROM or JOIN has bound to a slot of the frame.

@@ -30,6 +30,10 @@ type collector struct {
 
 	doc  uint64 // number of the present document
 	next int    // number of rows so far, for rows without a document
+
+	documents  int              // of ORDER BY RANK
+	statistics []rankStatistics // of its components
+	parts      []rankPart       // of the present document
 }
 
 // row is a row of SELECT with its place: the sort keys, the document, and the number among the rows of that document.
@@ -38,6 +42,8 @@ type row struct {
 	keys []value // of ORDER BY or GROUP BY
 	doc  uint64
 	at   int // among the rows of its document
+
+	parts []rankPart // of ORDER BY RANK
 }
 
 // newCollector returns the collector of a plan. TOP, OFFSET and LIMIT may come from the frame's parameters.
@@ -85,8 +91,15 @@ func (c *collector) addRow(f *frame) bool {
 			return f.err == nil
 		}
 	}
+	if c.p.rank != nil {
+		r.parts = c.rowParts(f)
+		return c.holdRow(r, f)
+	}
 	for _, o := range c.p.order {
 		key := o.node.eval(f)
+		if o.required && key.kind == undefined {
+			return f.err == nil
+		}
 		if !f.spendWork(deepWork * len(key.raw)) {
 			return false
 		}
@@ -96,6 +109,11 @@ func (c *collector) addRow(f *frame) bool {
 	if !c.p.distinct && !c.resume.showsRow(c.p, r) {
 		return f.err == nil
 	}
+	return c.holdRow(r, f)
+}
+
+// holdRow keeps a row, and reports whether to go on.
+func (c *collector) holdRow(r *row, f *frame) bool {
 	r.v = own(r.v)
 	c.held += r.size()
 	c.rows = append(c.rows, r)
@@ -108,10 +126,10 @@ func (c *collector) addRow(f *frame) bool {
 const pruneSlack = 1000
 
 // pruneRows drops rows that TOP or LIMIT would cut off. With DISTINCT all rows stay, because any row may still turn
-// out to be a duplicate.
+// out to be a duplicate. With ORDER BY RANK the order is not known yet.
 func (c *collector) pruneRows() {
 	wanted := c.offset + c.limit
-	if c.limit < 0 || c.p.distinct || int64(len(c.rows)) < 2*wanted+pruneSlack {
+	if c.limit < 0 || c.p.distinct || c.p.rank != nil || int64(len(c.rows)) < 2*wanted+pruneSlack {
 		return
 	}
 	c.sortRows()
@@ -158,6 +176,9 @@ func (r *row) size() int {
 	for _, key := range r.keys {
 		n += rowCost + len(key.raw) + len(key.text)
 	}
+	for _, part := range r.parts {
+		n += valueSize + 8*len(part.counts)
+	}
 	return n
 }
 
@@ -178,6 +199,9 @@ func (c *collector) isFirst(v value, f *frame) (old *row, ok bool) {
 func (c *collector) finishRows(f *frame) []*row {
 	if c.p.grouped() {
 		c.rows = c.groupRows(f)
+	}
+	if c.p.rank != nil {
+		c.rankRows(f)
 	}
 	c.sortRows()
 	if c.p.distinct && (c.p.grouped() || len(c.p.order) > 0) {

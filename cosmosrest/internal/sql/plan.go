@@ -26,7 +26,8 @@ type plan struct {
 	columns    bool // SELECT has a list, not VALUE or *
 	row        node // makes the result from a row
 	order      []orderKey
-	top        node // nil if there is none
+	rank       *ranking // of ORDER BY RANK; nil if there is none
+	top        node     // nil if there is none
 	offset     node
 	limit      node
 }
@@ -46,6 +47,8 @@ type source struct {
 type orderKey struct {
 	node node
 	desc bool
+
+	required bool // rows without the key are left out
 }
 
 // collectsRows reports whether rows depend on each other, so no row is known before the last document.
@@ -189,7 +192,10 @@ func (e *expr) lastName(c *compiler) string {
 func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	tail := stmt.Tail
 	for _, ordered := range tail.Order {
-		p.order = append(p.order, orderKey{c.compileExpr(ordered.Expr), ordered.Desc})
+		p.order = append(p.order, compileKey(c, ordered))
+	}
+	if tail.Rank != nil {
+		compileRank(c, p, tail.Rank)
 	}
 	switch {
 	case len(tail.Order) > 0 && len(p.groups) > 0:
@@ -202,6 +208,15 @@ func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	}
 	p.top, p.offset, p.limit = c.compileCount("TOP", stmt.Top), c.compileCount("OFFSET", tail.Offset),
 		c.compileCount("LIMIT", tail.Limit)
+}
+
+// compileKey compiles a key of ORDER BY.
+func compileKey(c *compiler, ordered *orderRef) orderKey {
+	n := c.compileExpr(ordered.Expr)
+	if v, ok := n.(vectorDistance); ok {
+		return v.sortKey(c, ordered)
+	}
+	return orderKey{node: n, desc: ordered.Desc, required: isScore(n)}
 }
 
 // count is a number or parameter of TOP, OFFSET or LIMIT. Bind checks its value, because a parameter has no value

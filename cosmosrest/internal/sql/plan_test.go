@@ -196,6 +196,9 @@ var merged = []string{
 	"SELECT DISTINCT TOP 2 VALUE c.pk FROM c ORDER BY c.pk",
 	"SELECT VALUE COUNT(1) FROM c",
 	"SELECT VALUE COUNTIF(c.n = 1) FROM c",
+	"SELECT VALUE MAKELIST(c.n) FROM c",
+	"SELECT c.pk, MAKESET(c.n) AS s, MAKELIST(c.id) AS l FROM c GROUP BY c.pk",
+	"SELECT TOP 2 c.id FROM c ORDER BY VectorDistance([c.n], [2], false, {'distanceFunction': 'dotproduct'})",
 	"SELECT VALUE SUM(c.n) FROM c WHERE IS_NUMBER(c.n)",
 	"SELECT VALUE AVG(c.n) FROM c WHERE IS_NUMBER(c.n)",
 	"SELECT VALUE AVG(c.none) FROM c",
@@ -408,9 +411,12 @@ func mergeColumns(info queryInfo, payloads []value) value {
 func mergeAggregate(kind string, parts []value) value {
 	var sum, count float64
 	var best value
+	var list []value
 	for _, p := range parts {
 		item := get(p, "item")
 		switch kind {
+		case "MakeList", "MakeSet":
+			list = append(list, elements(item)...)
 		case "Average":
 			if get(item, "sum").kind == undefined {
 				return value{}
@@ -433,12 +439,27 @@ func mergeAggregate(kind string, parts []value) value {
 		}
 	}
 	switch kind {
+	case "MakeList", "MakeSet":
+		return listed(list, kind == "MakeSet")
 	case "Average":
 		return numberValue(sum / count)
 	case "Min", "Max":
 		return best
 	}
 	return numberValue(sum)
+}
+
+// listed is the array of values, or of those that are new.
+func listed(list []value, once bool) value {
+	w := arrayWriter{f: &frame{work: maxWork}}
+	seen := map[string]bool{}
+	for _, v := range list {
+		if key := canonical(v); !once || !seen[key] {
+			seen[key] = true
+			w.add(v)
+		}
+	}
+	return w.value()
 }
 
 func elements(v value) []value { return (&frame{work: maxWork}).elementsOf(v) }
@@ -453,6 +474,13 @@ func TestAPlanIsForClientsThatCanRunIt(t *testing.T) {
 		{"SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k", "Aggregate NonValueAggregate GroupBy"},
 		{"SELECT VALUE c.k FROM c GROUP BY c.k", "GroupBy"},
 		{"SELECT VALUE COUNTIF(c.x) FROM c", "Aggregate CountIf"},
+		{"SELECT VALUE MAKESET(c.x) FROM c", "Aggregate ListAndSetAggregate"},
+		{"SELECT * FROM c ORDER BY VectorDistance(c.v, [1])", "NonStreamingOrderBy OrderBy"},
+		{"SELECT * FROM c ORDER BY RANK FullTextScore(c.t, 'a')", "HybridSearch"},
+		{
+			"SELECT * FROM c ORDER BY RANK RRF(FullTextScore(c.t, 'a'), VectorDistance(c.v, [1]), [1, 2])",
+			"HybridSearch WeightedRankFusion",
+		},
 		{"SELECT DISTINCT c.x FROM c", "Distinct"},
 		{"SELECT TOP 1 c.x FROM c ORDER BY c.x", "OrderBy Top"},
 		{"SELECT c.x FROM c ORDER BY c.x, c.y OFFSET 1 LIMIT 2", "OffsetAndLimit MultipleOrderBy"},

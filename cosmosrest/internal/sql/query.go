@@ -29,9 +29,10 @@ type Query struct {
 	slots  int
 	memos  int
 
-	isCondition bool
-	sorting     string // text of the sort keys
-	strict      strictness
+	isCondition     bool
+	comparesVectors bool
+	sorting         string // text of the sort keys
+	strict          strictness
 }
 
 // Parse parses a query. Recent results are kept, so parsing a query again costs only a map lookup. Errors are *Error.
@@ -81,7 +82,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 		query.sorting = sortingOf(text, stmt.Query, query.plan)
 		query.strict = strictnessOf(text, stmt.Query)
 	}
-	query.apart = c.apart
+	query.apart, query.comparesVectors = c.apart, c.comparesVectors
 	query.params, query.counts, query.slots, query.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return query, nil
 }
@@ -242,6 +243,9 @@ func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	keys := r.texts(stmt.Tail.Group)
 	for _, ordered := range stmt.Tail.Order {
 		keys = append(keys, r.expr(ordered.Expr)+" "+strconv.FormatBool(ordered.Desc))
+	}
+	if stmt.Tail.Rank != nil {
+		keys = append(keys, "RANK "+r.expr(stmt.Tail.Rank.Expr))
 	}
 	switch { // without keys, rows are only numbered
 	case len(keys) == 0 && p.grouped():

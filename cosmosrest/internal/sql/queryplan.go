@@ -28,7 +28,7 @@ type queryPlan struct {
 	Version int         `json:"partitionedQueryExecutionInfoVersion"`
 	Info    queryInfo   `json:"queryInfo"`
 	Ranges  []planRange `json:"queryRanges"`
-	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // always nil: there are no such queries here
+	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // always nil: see hybridQueryPlan
 }
 
 // queryInfo describes how rows are merged. Lists may be empty but never null, because some SDKs count their elements
@@ -77,6 +77,9 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	for _, span := range ranges {
 		spans = append(spans, planRange{span.Min, span.Max, true, span.isPoint()})
 	}
+	if w.p.rank != nil {
+		return b.hybridPlan(w, spans, supports)
+	}
 	info := emptyInfo()
 	if inner, alias, ok := w.countsDistinct(); ok {
 		w, info.DCountInfo = inner, &countInfo{alias}
@@ -111,6 +114,12 @@ func (b *Bound) fillMerging(w *rewriter, info *queryInfo, single bool) {
 		direction := "Ascending"
 		if key.desc {
 			direction = "Descending"
+		}
+		if near, ok := key.node.(closeness); ok {
+			info.HasNonStreamingOrderBy = true
+			if near.ascends(&b.f) {
+				direction = "Ascending"
+			}
 		}
 		info.OrderBy = append(info.OrderBy, direction)
 	}
@@ -318,6 +327,8 @@ func (p *plan) crossPartition() string {
 		return "GROUP BY"
 	case len(p.aggregates) > 0:
 		return "aggregate"
+	case p.rank != nil:
+		return "ORDER BY RANK"
 	case len(p.order) > 0:
 		return "ORDER BY"
 	case p.distinct:

@@ -75,6 +75,9 @@ func (s *collection) feedDocument(doc []byte, done int) error {
 	}
 	s.f.beginDocument(doc)
 	s.c.doc = DocumentNumber(doc)
+	if s.plans[0].rank != nil {
+		s.c.noteRanked(s.f)
+	}
 	s.plans[0].eachRow(s.f, func() bool { return s.f.combination <= done || s.c.addRow(s.f) })
 	return s.f.endError()
 }

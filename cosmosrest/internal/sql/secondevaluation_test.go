@@ -9,6 +9,10 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 )
 
+// elsewhere are the functions of many rows, which random queries fold in container.aggregate, and those of ORDER BY
+// RANK, which rank_test.go ranks by hand.
+var elsewhere = []string{"FULLTEXTSCORE", "MAKELIST", "MAKESET", "RRF"}
+
 // Each built-in function is listed in docs/server.md and evaluated a second time: in the obvious way, for the queries
 // that are drawn to compare the two, or by hand, in an example.
 func TestEachFunctionHasASecondEvaluationAndALineInTheDocs(t *testing.T) {
@@ -20,7 +24,7 @@ func TestEachFunctionHasASecondEvaluationAndALineInTheDocs(t *testing.T) {
 		_, isObvious := builtins[name]
 		call := regexp.MustCompile(`(?i)\b` + name + `\(`)
 		hasExample := slices.ContainsFunc(sql.WrittenDown(), call.MatchString)
-		if !isObvious && !hasExample {
+		if !isObvious && !hasExample && !slices.Contains(elsewhere, name) {
 			t.Errorf("%s has no second evaluation: add it to builtins in obviousfunctions_test.go, or an example to "+
 				"expressions in eval_test.go", name)
 		}

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"math"
+	"math/big"
 	"strings"
 	"time"
 )
@@ -32,6 +33,7 @@ var timeFunctions = map[string]*function{
 	"TIMESTAMPTODATETIME": toTime(time.Millisecond),
 	"TICKSTODATETIME":     toTime(tick),
 	"DATETIMEADD":         {3, 3, false, dateTimeAdd},
+	"DATETIMEBIN":         {2, 4, false, dateTimeBin},
 	"DATETIMEDIFF":        {3, 3, false, dateTimeDiff},
 	"DATETIMEPART":        {2, 2, false, dateTimePart},
 	"DATETIMEFROMPARTS":   {3, 7, false, dateTimeFromParts},
@@ -164,6 +166,46 @@ func addMonths(t time.Time, n int) time.Time {
 		moved = moved.AddDate(0, 0, -moved.Day())
 	}
 	return moved
+}
+
+// dateTimeBin is DateTimeBin(date, unit, size, start): the beginning of the bin that contains the date. Bins have size
+// units, and one of them begins at start. As in the service, the largest unit is the day, because months and years
+// have no fixed length. Bins before 1601 are undefined there, so they are undefined here.
+func dateTimeBin(_ *frame, args []value) value {
+	t, ok := args[0].time()
+	part, known := args[1].part()
+	if !ok || !known || part.months > 0 {
+		return value{}
+	}
+	size, start := 1, time.Unix(0, 0).UTC()
+	if len(args) > 2 {
+		if size, ok = args[2].int(); !ok || size < 1 {
+			return value{}
+		}
+	}
+	if len(args) > 3 {
+		if start, ok = args[3].time(); !ok || start.Year() < firstBinYear {
+			return value{}
+		}
+	}
+	if t.Year() < firstBinYear {
+		return value{}
+	}
+	width := new(big.Int).Mul(big.NewInt(int64(part.span)), big.NewInt(int64(size)))
+	since := new(big.Int).Sub(sinceEpoch(t), sinceEpoch(start))
+	_, rest := since.DivMod(since, width, new(big.Int)) // the rest is never negative
+	bin := new(big.Int).Sub(sinceEpoch(t), rest)
+	seconds, nanos := bin.DivMod(bin, big.NewInt(int64(time.Second)), new(big.Int))
+	return timeValue(time.Unix(seconds.Int64(), nanos.Int64()).UTC())
+}
+
+// firstBinYear is the first year with bins, as in the service.
+const firstBinYear = 1601
+
+// sinceEpoch returns the nanoseconds since 1970, which need more than 64 bits in the year 9999.
+func sinceEpoch(t time.Time) *big.Int {
+	n := new(big.Int).Mul(big.NewInt(t.Unix()), big.NewInt(int64(time.Second)))
+	return n.Add(n, big.NewInt(int64(t.Nanosecond())))
 }
 
 // dateTimeDiff counts the boundaries of a unit between two times, as the service does: from 23:59 to 00:01 is one

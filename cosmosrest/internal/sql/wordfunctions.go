@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// Full text search, without the service's stemming and ranking: words are compared as they are, ignoring case. This
-// is enough to try out a program's queries.
+// Full text search, without the service's stemming: words are compared as they are, ignoring case. This is enough to
+// try out a program's queries.
 
 // wordFunctions are the functions by name.
 var wordFunctions = map[string]*function{
@@ -20,6 +20,57 @@ var wordFunctions = map[string]*function{
 	"FULLTEXTCONTAINSANY": {2, -1, false, func(f *frame, a []value) value {
 		return search(f, a, func(found []bool) bool { return slices.Contains(found, true) })
 	}},
+
+	// These two are only for the queries of plans.
+	"_FULLTEXTWORDCOUNT": {1, 1, false, func(f *frame, a []value) value {
+		if !areText(a[0]) {
+			return value{}
+		}
+		return numberValue(wordCount(phrase(a[0])))
+	}},
+	"_FULLTEXTSCORE": scoreFunction,
+}
+
+// scoreFunction is _FullTextScore(text, phrases, documents, words, hits): the score of a text by statistics that a
+// client has added up.
+var scoreFunction = &function{5, 5, false, func(f *frame, a []value) value {
+	if !areText(a[0]) || a[1].kind != array || a[2].kind != number || a[3].kind != number || a[4].kind != array {
+		return value{}
+	}
+	text := phrase(a[0])
+	var counts, hits []float64
+	for _, term := range f.elementsOf(a[1]) {
+		if !areText(term) || !f.spendWork(len(text)) {
+			return value{}
+		}
+		counts = append(counts, phraseCount(text, phrase(term)))
+	}
+	for _, n := range f.elementsOf(a[4]) {
+		hits = append(hits, n.float())
+	}
+	return numberValue(bm25(counts, wordCount(text), a[2].float(), a[3].float(), hits))
+}}
+
+// isScore reports whether a node is a call of _FullTextScore.
+func isScore(n node) bool {
+	scored, ok := n.(call)
+	return ok && scored.fn == scoreFunction
+}
+
+// wordCount returns the number of words in a result of phrase.
+func wordCount(text string) float64 { return float64(len(strings.Fields(text))) }
+
+// phraseCount returns how often a text has a phrase; both are results of phrase. Two occurrences may share a blank.
+func phraseCount(text, wanted string) float64 {
+	n := 0
+	for {
+		at := strings.Index(text, wanted)
+		if at < 0 {
+			return float64(n)
+		}
+		n++
+		text = text[at+len(wanted)-1:]
+	}
 }
 
 // search looks for each phrase in the first argument. judge receives which phrases were found, and decides the
