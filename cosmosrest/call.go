@@ -28,6 +28,7 @@ type call struct {
 	op   *operation // nil until it is known
 
 	known   bool // the sender was authenticated
+	binary  bool // the client wants documents in binary JSON
 	written bool // a write was committed, and the answer must be sent
 }
 
@@ -63,6 +64,11 @@ func (c *call) serveRequest() error {
 	// the level is checked only for documents.
 	if level := c.in.Header(wire.HeaderConsistency); level != "" && c.in.Target.Kind == "docs" && !c.s.o.Lenient {
 		if err := wire.RefuseStronger(level, c.s.o.Consistency); err != nil {
+			return err
+		}
+	}
+	if c.in.Target.Kind == "docs" {
+		if c.binary, err = c.in.WantsBinary(); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func patchItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	body, err := c.in.Body(wire.MaxItem)
+	body, _, err := c.documentBody(wire.MaxItem)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func queryItems(c *call) error {
 	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetrics)
 	}
-	return c.sendReply(http.StatusOK, docs.Finish())
+	return c.sendDocuments(http.StatusOK, docs.Finish())
 }
 
 // newItemQuery parses a query and decides how to find its documents. Compiling a long text is charged even if the
@@ -104,7 +104,7 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 
 // queryText reads the body of a query.
 func (c *call) queryText() (query.Text, error) {
-	body, err := c.in.Body(wire.MaxQuery)
+	body, _, err := c.documentBody(wire.MaxQuery)
 	if err != nil {
 		return query.Text{}, err
 	}
@@ -231,7 +231,7 @@ func readFeed(c *call) error {
 	}
 	c.chargeRequest(cont, part.ID, service.ScanCharge(scan.Read()))
 	c.out.SetCount(docs.Count())
-	return c.sendReply(http.StatusOK, docs.Finish())
+	return c.sendDocuments(http.StatusOK, docs.Finish())
 }
 
 // goOn sets the continuation, from which the next page begins.

@@ -33,7 +33,7 @@ func createItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	if w.Body, err = c.in.Body(wire.MaxItem); err != nil {
+	if w.Body, w.Checked, err = c.documentBody(wire.MaxItem); err != nil {
 		return err
 	}
 	key, err := c.in.Key()
@@ -79,7 +79,7 @@ func replaceItem(c *call) error {
 	if err := c.allowAction(auth.Replace); err != nil {
 		return err
 	}
-	body, err := c.in.Body(wire.MaxItem)
+	body, checked, err := c.documentBody(wire.MaxItem)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func replaceItem(c *call) error {
 	}
 	w := docstore.Write{
 		Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()},
-		Owned: true,
+		Owned: true, Checked: checked,
 	}
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
 		// Another id renames the item. In the feed, a rename is a delete and a create.
@@ -132,7 +132,7 @@ func (c *call) writeItems(p logical, writes ...docstore.Write) error {
 	if c.in.Minimal() {
 		return c.sendReply(status, nil)
 	}
-	return c.sendReply(status, r.Body)
+	return c.sendDocuments(status, r.Body)
 }
 
 // withoutTriggers refuses a write that names triggers, because this server cannot run them, and leaving them out

@@ -20,6 +20,8 @@ const (
 	HeaderDate           = "X-Ms-Date"
 	HeaderEndEPK         = "X-Ms-End-Epk"
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
+	HeaderFormat         = "X-Ms-Documentdb-Content-Serialization-Format"
+	HeaderFormats        = "X-Ms-Cosmos-Supported-Serialization-Formats"
 	HeaderIfMatch        = "If-Match"
 	HeaderIfModified     = "If-Modified-Since"
 	HeaderIfNoneMatch    = "If-None-Match"

@@ -142,6 +142,9 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
+// IsPlain reports whether a text is ASCII without any character that a JSON string must escape.
+func IsPlain(text []byte) bool { return plain(text, 0) == len(text) }
+
 const digits = "0123456789abcdef"
 
 // appendEscaped appends the escape of a byte that is not allowed in a string.
