@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
@@ -157,6 +158,13 @@ func appendText(dst, text []byte) []byte {
 	return append(dst, text...)
 }
 
+// decimal is a number of few digits, digits / 10^point, which a float64 can hold without rounding before the division.
+type decimal struct {
+	digits   int64
+	point    int // digits behind the point
+	negative bool
+}
+
 // appendNumber appends the number that begins here.
 func (e *encoder) appendNumber() {
 	from := e.pos
@@ -164,48 +172,76 @@ func (e *encoder) appendNumber() {
 		e.pos++
 	}
 	number := e.text[from:e.pos]
-	if i, ok := smallInt(number); ok {
-		e.out = appendInt(e.out, i)
-		return
+	d, ok := parseDecimal(number)
+	switch {
+	case ok && d.point == 0:
+		e.out = appendInt(e.out, d.digits)
+	case ok:
+		e.out = appendDouble(e.out, float64(d.digits)/powers[d.point])
+	default:
+		e.out = appendLongNumber(e.out, string(number))
 	}
-	e.out = appendLongNumber(e.out, string(number))
 }
 
 func inNumber(c byte) bool {
 	return '0' <= c && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '-' || c == '+'
 }
 
-// smallInt parses an integer of so few digits that it cannot be out of range.
-func smallInt(number []byte) (i int64, ok bool) {
-	const most = 18 // digits
-	digits := bytes.TrimPrefix(number, []byte("-"))
-	if len(digits) == 0 || len(digits) > most {
-		return 0, false
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
+// powers are the powers of ten by which a decimal may be divided.
+var powers = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
+
+// parseDecimal parses an integer of so few digits that it is in the range of an int64, or a number with a point of so
+// few digits that a float64 holds them as an integer. Most numbers are one of these.
+func parseDecimal(number []byte) (d decimal, ok bool) {
+	const (
+		mostInteger = 18 // digits
+		mostDecimal = 15
+	)
+	most := mostInteger
+	count, fraction := 0, false
+	for i, c := range number {
+		switch {
+		case '0' <= c && c <= '9':
+			if count++; count > most {
+				return d, false
+			}
+			d.digits = d.digits*10 + int64(c-'0')
+			if fraction {
+				d.point++
+			}
+		case c == '.' && !fraction && count <= mostDecimal:
+			fraction, most = true, mostDecimal
+		case c == '-' && i == 0:
+			d.negative = true
+		default:
+			return d, false
 		}
-		i = i*10 + int64(c-'0')
 	}
-	if len(digits) < len(number) {
-		i = -i
+	if d.negative {
+		d.digits = -d.digits
 	}
-	return i, true
+	return d, count > 0
 }
 
-// appendLongNumber appends a number that is not a small integer.
+// appendLongNumber appends any other number.
 func appendLongNumber(dst []byte, number string) []byte {
-	if i, err := strconv.ParseInt(number, 10, 64); err == nil {
-		return appendInt(dst, i)
-	}
-	if u, err := strconv.ParseUint(number, 10, 64); err == nil {
-		return binary.LittleEndian.AppendUint64(append(dst, markUint64), u)
+	if !strings.ContainsAny(number, ".eE") {
+		if i, err := strconv.ParseInt(number, 10, 64); err == nil {
+			return appendInt(dst, i)
+		}
+		if u, err := strconv.ParseUint(number, 10, 64); err == nil {
+			return binary.LittleEndian.AppendUint64(append(dst, markUint64), u)
+		}
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil { // out of range
 		f = math.Copysign(math.MaxFloat64, f)
 	}
+	return appendDouble(dst, f)
+}
+
+// appendDouble appends a number with a point or an exponent.
+func appendDouble(dst []byte, f float64) []byte {
 	const exact = 1 << 53
 	if f == math.Trunc(f) && math.Abs(f) <= exact {
 		return appendInt(dst, int64(f))

@@ -87,6 +87,14 @@ func markerOf(text []byte) byte {
 	return 0
 }
 
+// words are the strings of the dictionary as bytes.
+var words = func() (all [len(dictionary)][]byte) {
+	for i, s := range dictionary {
+		all[i] = []byte(s)
+	}
+	return all
+}()
+
 // places are the places in the dictionary of the strings of each length.
 var places = func() (by [len("GeometryCollection") + 1][]byte) {
 	for i, s := range dictionary {

@@ -22,7 +22,7 @@ func (d *decoder) appendString(marker byte, at int) error {
 func (d *decoder) takeString(marker byte, at int) ([]byte, error) {
 	switch {
 	case marker < markUser:
-		return []byte(dictionary[marker-markSystem]), nil
+		return words[marker-markSystem], nil
 	case marker >= markReference1 && marker <= markReference4:
 		return d.takeReference(marker, at)
 	case marker >= markShortString && marker < markString1:
