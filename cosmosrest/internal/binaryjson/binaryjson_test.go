@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"strings"
@@ -239,6 +240,18 @@ func TestNumbersKeepTheirValue(t *testing.T) {
 		}
 		if got := string(textOf(t, body)); got != want {
 			t.Errorf("%v is %s: want %s", f, got, want)
+		}
+	}
+}
+
+// Fractions have the shortest text that is the same double.
+func TestFractions(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200_000 {
+		f := math.Round(r.NormFloat64()*math.Pow(10, float64(r.IntN(12)))*1000) / math.Pow(10, float64(r.IntN(8)))
+		got, want := appendFraction(nil, f), rawjson.AppendNumber(nil, f)
+		if f != math.Trunc(f) && !bytes.Equal(got, want) {
+			t.Fatalf("%v is %s: want %s", f, got, want)
 		}
 	}
 }

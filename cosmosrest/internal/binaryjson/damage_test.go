@@ -17,7 +17,7 @@ func TestDamage(t *testing.T) {
 		"80 CB 01 02":                         "at byte 2: a number needs 8 bytes: 2 follow",
 		"80 C1 02":                            "at byte 2: the length of a string needs 2 bytes: 1 follow",
 		"80 83 61 62":                         "at byte 2: a string needs 3 bytes: 2 follow",
-		"80 82 C3 28":                         "at byte 2: a string of 2 bytes is not UTF-8",
+		"80 82 C3 28":                         "at byte 1: a string of 2 bytes is not UTF-8",
 		"80 D0 D0":                            "at byte 2: want the end of the body, which has 1 bytes after its value",
 		"80 E2 05 00":                         "at byte 1: the container has the length 5: want at most the 1 bytes that follow",
 		"80 E5 02 03 00 01":                   "at byte 1: the count of the container exceeds its items by 1",

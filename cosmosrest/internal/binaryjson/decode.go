@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
@@ -237,11 +238,15 @@ func littleEndian(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(whole[:])
 }
 
-// appendText appends a text as a string of JSON.
-func (d *decoder) appendText(text []byte) {
-	if rawjson.IsPlain(text) {
+// appendText appends the text of the string at a byte as a string of JSON.
+func (d *decoder) appendText(text []byte, at int) error {
+	switch {
+	case rawjson.PlainPrefix(text) == len(text):
 		d.out = append(append(append(d.out, '"'), text...), '"')
-		return
+	case utf8.Valid(text):
+		d.out = rawjson.AppendString(d.out, text)
+	default:
+		return d.damagedAt(at, "a string of %d bytes is not UTF-8", len(text))
 	}
-	d.out = rawjson.AppendString(d.out, text)
+	return nil
 }

@@ -14,109 +14,101 @@ import (
 // begin with room for the longest length, so the moves of a body together take at most a time proportional to its size.
 const moved = 16
 
-// encoder writes a body.
-type encoder struct {
-	text []byte
-	pos  int
-	out  []byte
-	open []int // the place of the marker of each open container
-}
-
 // Append appends the body of a JSON text. The text must be JSON, as rawjson.Check accepts it; of any other text the
 // result says nothing.
 func Append(dst, text []byte) []byte {
 	var room [moved]int
-	e := encoder{text: text, out: append(dst, preamble), open: room[:0]}
-	for e.pos < len(text) {
-		e.appendNext()
+	open := room[:0] // the place of the marker of each open container
+	out := append(dst, preamble)
+	for pos := 0; pos < len(text); {
+		switch c := text[pos]; {
+		case c == '"':
+			out, pos = appendString(out, text, pos)
+		case c == ',' || c == ':' || c <= ' ':
+			pos++
+		case c == '-' || c <= '9':
+			out, pos = appendNumber(out, text, pos)
+		case c == '{':
+			open = append(open, len(out))
+			out = begin(out, markObject1, len(open))
+			pos++
+		case c == '[':
+			open = append(open, len(out))
+			out = begin(out, markArray1, len(open))
+			pos++
+		case (c == '}' || c == ']') && len(open) > 0:
+			last := len(open) - 1
+			out = end(out, open[last], len(open))
+			open = open[:last]
+			pos++
+		default:
+			out, pos = appendWord(out, c, pos)
+		}
 	}
-	return e.out
+	return out
 }
 
-// appendNext appends a scalar, or the begin or end of a container.
-func (e *encoder) appendNext() {
-	switch c := e.text[e.pos]; c {
-	case '"':
-		e.appendString()
-	case ' ', '\t', '\r', '\n', ',', ':':
-		e.pos++
-	case '{':
-		e.begin(markObject1)
-	case '[':
-		e.begin(markArray1)
-	case '}', ']':
-		e.end()
+// appendWord appends true, false or null by its first letter, and returns the place behind the word.
+func appendWord(out []byte, letter byte, pos int) ([]byte, int) {
+	switch letter {
 	case 't':
-		e.appendWord("true", markTrue)
+		return append(out, markTrue), pos + len("true")
 	case 'f':
-		e.appendWord("false", markFalse)
-	case 'n':
-		e.appendWord("null", markNull)
-	default:
-		e.appendNumber()
+		return append(out, markFalse), pos + len("false")
 	}
+	return append(out, markNull), pos + len("null")
 }
 
-func (e *encoder) appendWord(word string, marker byte) {
-	e.pos += len(word)
-	e.out = append(e.out, marker)
+// begin begins a container with the marker for a length of one byte. level counts the open containers, with this one.
+func begin(out []byte, marker byte, level int) []byte {
+	if level <= moved {
+		return append(out, marker, 0)
+	}
+	return append(out, marker+markArray4-markArray1, 0, 0, 0, 0)
 }
 
-// begin begins a container with the marker for a length of one byte.
-func (e *encoder) begin(marker byte) {
-	e.pos++
-	e.open = append(e.open, len(e.out))
-	if len(e.open) <= moved {
-		e.out = append(e.out, marker, 0)
-		return
-	}
-	e.out = append(e.out, marker+markArray4-markArray1, 0, 0, 0, 0)
-}
-
-// end ends a container: its length is known now.
-func (e *encoder) end() {
-	e.pos++
-	levels := len(e.open)
-	if levels == 0 {
-		return // not JSON
-	}
-	at := e.open[levels-1]
-	e.open = e.open[:levels-1]
-	if levels > moved {
-		binary.LittleEndian.PutUint32(e.out[at+1:], uint32(len(e.out)-at-1-4))
-		return
+// end ends the container whose marker is at a place: its length is known now.
+func end(out []byte, at, level int) []byte {
+	if level > moved {
+		binary.LittleEndian.PutUint32(out[at+1:], uint32(len(out)-at-1-4))
+		return out
 	}
 	const head = 2 // bytes of marker and length
-	switch size := len(e.out) - at - head; {
+	switch size := len(out) - at - head; {
 	case size == 0:
-		e.out[at] -= markArray1 - markArrayEmpty
-		e.out = e.out[:at+1]
+		out[at] -= markArray1 - markArrayEmpty
+		out = out[:at+1]
 	case size <= math.MaxUint8:
-		e.out[at+1] = byte(size)
+		out[at+1] = byte(size)
 	case size <= math.MaxUint16:
-		e.shift(at+head, 1)
-		e.out[at] += markArray2 - markArray1
-		binary.LittleEndian.PutUint16(e.out[at+1:], uint16(size))
+		out = shift(out, at+head, 1)
+		out[at] += markArray2 - markArray1
+		binary.LittleEndian.PutUint16(out[at+1:], uint16(size))
 	default:
-		e.shift(at+head, 3)
-		e.out[at] += markArray4 - markArray1
-		binary.LittleEndian.PutUint32(e.out[at+1:], uint32(size))
+		out = shift(out, at+head, 3)
+		out[at] += markArray4 - markArray1
+		binary.LittleEndian.PutUint32(out[at+1:], uint32(size))
 	}
+	return out
 }
 
 // shift moves the end of the output, from a place on, by some bytes.
-func (e *encoder) shift(from, by int) {
+func shift(out []byte, from, by int) []byte {
 	var room [4]byte
-	e.out = append(e.out, room[:by]...)
-	copy(e.out[from+by:], e.out[from:len(e.out)-by])
+	out = append(out, room[:by]...)
+	copy(out[from+by:], out[from:len(out)-by])
+	return out
 }
 
-// appendString appends a string without its escapes.
-func (e *encoder) appendString() {
-	from := e.pos + 1
-	n := bytes.IndexByte(e.text[from:], '"')
-	for n > 0 && escaped(e.text[from:from+n]) {
-		next := bytes.IndexByte(e.text[from+n+1:], '"')
+// appendString appends the string at a place without its escapes, and returns the place behind the string.
+func appendString(out, text []byte, pos int) ([]byte, int) {
+	from := pos + 1
+	if n := rawjson.PlainPrefix(text[from:]); from+n < len(text) && text[from+n] == '"' {
+		return appendText(out, text[from:from+n]), from + n + 1
+	}
+	n := bytes.IndexByte(text[from:], '"')
+	for n > 0 && escaped(text[from:from+n]) {
+		next := bytes.IndexByte(text[from+n+1:], '"')
 		if next < 0 {
 			n = -1
 			break
@@ -124,11 +116,9 @@ func (e *encoder) appendString() {
 		n += 1 + next
 	}
 	if n < 0 {
-		e.pos = len(e.text) // not JSON
-		return
+		return out, len(text) // not JSON
 	}
-	e.pos = from + n + 1
-	e.out = appendText(e.out, rawjson.Unquote(e.text[from-1:e.pos]))
+	return appendText(out, rawjson.Unquote(text[pos:from+n+1])), from + n + 1
 }
 
 // escaped reports whether the quote after a part of a string belongs to an escape.
@@ -165,22 +155,20 @@ type decimal struct {
 	negative bool
 }
 
-// appendNumber appends the number that begins here.
-func (e *encoder) appendNumber() {
-	from := e.pos
-	for e.pos++; e.pos < len(e.text) && inNumber(e.text[e.pos]); {
-		e.pos++
+// appendNumber appends the number at a place, and returns the place behind the number.
+func appendNumber(out, text []byte, pos int) ([]byte, int) {
+	from := pos
+	for pos++; pos < len(text) && inNumber(text[pos]); {
+		pos++
 	}
-	number := e.text[from:e.pos]
-	d, ok := parseDecimal(number)
+	d, ok := parseDecimal(text[from:pos])
 	switch {
 	case ok && d.point == 0:
-		e.out = appendInt(e.out, d.digits)
+		return appendInt(out, d.digits), pos
 	case ok:
-		e.out = appendDouble(e.out, float64(d.digits)/powers[d.point])
-	default:
-		e.out = appendLongNumber(e.out, string(number))
+		return appendDouble(out, float64(d.digits)/powers[d.point]), pos
 	}
+	return appendLongNumber(out, string(text[from:pos])), pos
 }
 
 func inNumber(c byte) bool {

@@ -74,19 +74,6 @@ var dictionary = [...]string{
 	"FeatureCollection", "_id",
 }
 
-// markerOf returns the marker of a string of the dictionary, or 0.
-func markerOf(text []byte) byte {
-	if len(text) < len("id") || len(text) > len("GeometryCollection") {
-		return 0
-	}
-	for _, place := range places[len(text)] {
-		if string(text) == dictionary[place] {
-			return markSystem + place
-		}
-	}
-	return 0
-}
-
 // words are the strings of the dictionary as bytes.
 var words = func() (all [len(dictionary)][]byte) {
 	for i, s := range dictionary {
@@ -95,10 +82,28 @@ var words = func() (all [len(dictionary)][]byte) {
 	return all
 }()
 
-// places are the places in the dictionary of the strings of each length.
-var places = func() (by [len("GeometryCollection") + 1][]byte) {
-	for i, s := range dictionary {
-		by[len(s)] = append(by[len(s)], byte(i))
+// markerOf returns the marker of a string of the dictionary, or 0.
+func markerOf(text []byte) byte {
+	if len(text) < len("id") || len(text) > len("GeometryCollection") {
+		return 0
 	}
-	return by
+	if marker := markers[slotOf(text)]; marker != 0 && string(words[marker-markSystem]) == string(text) {
+		return marker
+	}
+	return 0
+}
+
+// markers are the markers of the dictionary, each in the slot of its string. No two strings have the same slot.
+var markers = func() (all [slots]byte) {
+	for i, s := range words {
+		all[slotOf(s)] = markSystem + byte(i)
+	}
+	return all
 }()
+
+const slots = 128
+
+// slotOf returns the slot of a string of two bytes or more.
+func slotOf(text []byte) int {
+	return (len(text)*1 + int(text[0])*5 + int(text[1])*7) % slots
+}

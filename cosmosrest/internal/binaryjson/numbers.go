@@ -75,8 +75,38 @@ func (d *decoder) appendFloat(f float64, at int) error {
 		d.out = strconv.AppendUint(d.out, uint64(f), 10)
 		return nil
 	}
-	d.out = rawjson.AppendNumber(d.out, f)
+	d.out = appendFraction(d.out, f)
 	return nil
+}
+
+// appendFraction appends any other double as rawjson.AppendNumber does. Most have a few digits behind the point. For
+// these the division of an integer of at most 15 digits proves the shortest text: no other text of so few digits is the
+// same double.
+func appendFraction(dst []byte, f float64) []byte {
+	const (
+		most     = 4 // digits behind the point
+		smallest = 1e-3
+		biggest  = 1e11
+	)
+	if a := math.Abs(f); a >= smallest && a < biggest {
+		for point := 1; point <= most; point++ {
+			digits := math.Round(a * powers[point])
+			if digits/powers[point] != a {
+				continue
+			}
+			if f < 0 {
+				dst = append(dst, '-')
+			}
+			whole := int64(digits) / int64(powers[point])
+			dst = append(strconv.AppendInt(dst, whole, 10), '.')
+			rest := int64(digits) - whole*int64(powers[point])
+			for point--; point >= 0; point-- {
+				dst = append(dst, '0'+byte(rest/int64(powers[point])%10))
+			}
+			return dst
+		}
+	}
+	return rawjson.AppendNumber(dst, f)
 }
 
 // appendNumbers appends a uniform array of numbers, or an array of such arrays.

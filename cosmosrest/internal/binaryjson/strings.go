@@ -14,11 +14,10 @@ func (d *decoder) appendString(marker byte, at int) error {
 	if err != nil {
 		return err
 	}
-	d.appendText(text)
-	return nil
+	return d.appendText(text, at)
 }
 
-// takeString returns the text of a string.
+// takeString returns the text of a string, which may not be UTF-8.
 func (d *decoder) takeString(marker byte, at int) ([]byte, error) {
 	switch {
 	case marker < markUser:
@@ -26,13 +25,13 @@ func (d *decoder) takeString(marker byte, at int) ([]byte, error) {
 	case marker >= markReference1 && marker <= markReference4:
 		return d.takeReference(marker, at)
 	case marker >= markShortString && marker < markString1:
-		return d.takeUTF8(int(marker - markShortString))
+		return d.take(int(marker-markShortString), "a string")
 	case marker >= markString1 && marker <= markString4:
 		n, err := d.takeLength(1<<(marker-markString1), "the length of a string")
 		if err != nil {
 			return nil, err
 		}
-		return d.takeUTF8(n)
+		return d.take(n, "a string")
 	case marker >= markBase64 && marker <= markBase64URL+1:
 		return d.takeBase64(marker, at)
 	case marker >= markGUIDLower && marker <= markGUIDQuoted:
@@ -46,19 +45,6 @@ func (d *decoder) takeString(marker byte, at int) ([]byte, error) {
 			marker)
 	}
 	return nil, d.damagedAt(at, "marker %02X has no value in JSON", marker)
-}
-
-// takeUTF8 returns a text that is in the body as it is.
-func (d *decoder) takeUTF8(n int) ([]byte, error) {
-	from := d.pos
-	text, err := d.take(n, "a string")
-	if err != nil {
-		return nil, err
-	}
-	if !utf8.Valid(text) {
-		return nil, d.damagedAt(from, "a string of %d bytes is not UTF-8", n)
-	}
-	return text, nil
 }
 
 // takeReference returns the text of the string to which a reference points. A reference must not point to another, so

@@ -142,8 +142,8 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
-// IsPlain reports whether a text is ASCII without any character that a JSON string must escape.
-func IsPlain(text []byte) bool { return plain(text, 0) == len(text) }
+// PlainPrefix returns the number of bytes up to the first that is not ASCII, or that a JSON string must escape.
+func PlainPrefix(text []byte) int { return plain(text, 0) }
 
 const digits = "0123456789abcdef"
 
