@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
@@ -36,6 +37,20 @@ type decoder struct {
 	open    []level
 }
 
+// decoders is a pool of decoders, which keep their stacks.
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// maxKept is the largest size of a stack, and of a decompressed string, that returns to the pool.
+const maxKept = 4096
+
+// free returns the decoder to the pool, without the texts.
+func (d *decoder) free() {
+	d.body, d.out = nil, nil
+	if cap(d.open) <= maxKept && cap(d.scratch) <= maxKept {
+		decoders.Put(d)
+	}
+}
+
 // level is an object or array whose end is still to come.
 type level struct {
 	at     int // offset of its marker
@@ -52,8 +67,9 @@ func AppendText(dst, body []byte, limit int) ([]byte, error) {
 	if !Is(body) {
 		return dst, &Error{0, fmt.Sprintf("want the byte %02X, with which binary JSON begins", preamble)}
 	}
-	var room [moved]level
-	d := decoder{body: body, pos: 1, bound: len(body), out: dst, open: room[:0]}
+	d := decoders.Get().(*decoder)
+	defer d.free()
+	d.body, d.pos, d.bound, d.out, d.open = body, 1, len(body), dst, d.open[:0]
 	limit += len(dst)
 	err := d.appendValue()
 	for err == nil && len(d.open) > 0 {
