@@ -31,7 +31,8 @@ func readRows(body []byte) (ops []batchOp, err error) {
 	return ops, nil
 }
 
-// takesRow refuses members that the SDK writes only for internal layers of Cosmos. An effective partition key is ignored, because the partition key is given too.
+// takesRow refuses members that the SDK writes only for internal layers of Cosmos. An effective partition key is
+// ignored, because the partition key is given too.
 func takesRow(o *hybridrow.Operation) error {
 	switch {
 	case o.BinaryID != nil:

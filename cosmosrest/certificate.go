@@ -83,8 +83,8 @@ func loadCertificate(path, keyPath string) (cert tls.Certificate, err error) {
 
 // newCertificate returns a certificate, and the authority that has signed the certificate. The key of the authority is
 // forgotten, and the authority is valid only for these names. So a thief of keys cannot impersonate another server to a
-// machine that trusts the authority. The certificate itself is none: the TLS library of Rust accepts no authority as the
-// certificate of a server.
+// machine that trusts the authority. The certificate itself is no authority, because the TLS library of Rust refuses a
+// server whose certificate is one.
 func newCertificate(now time.Time) (cert tls.Certificate, authority []byte, err error) {
 	about := x509.Certificate{
 		Subject:               pkix.Name{CommonName: "authority of changefeed on localhost"},

@@ -125,7 +125,8 @@ func TestTheCertificateOfAnEarlierVersionStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, block := range map[string]*pem.Block{
-		certificateFile: {Type: "CERTIFICATE", Bytes: old.Certificate[0]}, privateKeyFile: {Type: "PRIVATE KEY", Bytes: key},
+		certificateFile: {Type: certificateBlock, Bytes: old.Certificate[0]},
+		privateKeyFile:  {Type: "PRIVATE KEY", Bytes: key},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -143,7 +144,8 @@ func TestTheCertificateOfAnEarlierVersionStays(t *testing.T) {
 	if _, path, err = Certificate(other); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: old.Certificate[0]}), 0o644); err != nil {
+	stranger := pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: old.Certificate[0]})
+	if err := os.WriteFile(path, stranger, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := Certificate(other); err == nil || !strings.Contains(err.Error(), "has not signed the certificate") {

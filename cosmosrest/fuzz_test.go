@@ -169,7 +169,8 @@ func judgeAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
 		}
 		return
 	case binaryjson.Is(rec.Body.Bytes()):
-		if _, err := binaryjson.AppendText(nil, rec.Body.Bytes(), 1<<30); err != nil || rec.Code >= http.StatusBadRequest {
+		_, err := binaryjson.AppendText(nil, rec.Body.Bytes(), 1<<30)
+		if err != nil || rec.Code >= http.StatusBadRequest {
 			t.Fatalf("status %d with a body in binary JSON: %v", rec.Code, err)
 		}
 		return

@@ -211,7 +211,8 @@ func TestWritten(t *testing.T) {
 		`1.0`:                  "01", `1e2`: "C8 64", `-0`: "00", `-0.0`: "00", `0.5`: "CC 00 00 00 00 00 00 E0 3F",
 		`1e20`: "CC 40 8C B5 78 1D AF 15 44",
 		`""`:   "80", `"a\"b"`: "83 61 22 62", `"é"`: "82 C3 A9", `"\u00e9"`: "82 C3 A9", `"\ud800"`: "83 EF BF BD",
-		` [ ] `: "E0", `{}`: "E8", `[1, 2]`: "E2 02 01 02", `{"id":{"a\\":[null,false]}}`: "EA 0A 2C EA 07 82 61 5C E2 02 D0 D1",
+		` [ ] `: "E0", `{}`: "E8", `[1, 2]`: "E2 02 01 02",
+		`{"id":{"a\\":[null,false]}}`: "EA 0A 2C EA 07 82 61 5C E2 02 D0 D1",
 	} {
 		if got := fmt.Sprintf("% X", Append(nil, []byte(text))); got != "80 "+want {
 			t.Errorf("%s is %s: want 80 %s", text, got, want)

@@ -78,7 +78,8 @@ func TestLimit(t *testing.T) {
 		t.Errorf("a text of 6 bytes with the limit 5: %v", err)
 	}
 	deep := append([]byte{preamble}, strings.Repeat("\xe1", maxLevels+1)...)
-	if _, err := AppendText(nil, append(deep, 0), limit); err == nil || !strings.Contains(err.Error(), "in each other") {
+	_, err := AppendText(nil, append(deep, 0), limit)
+	if err == nil || !strings.Contains(err.Error(), "in each other") {
 		t.Errorf("%d arrays in each other: %v", maxLevels+1, err)
 	}
 	if _, err := AppendText(nil, append(deep[:maxLevels+1], 0), limit); err != nil {

@@ -7,8 +7,8 @@
 //
 //	answer = binaryjson.Append(nil, text)
 //
-// A body is the byte 80, which no JSON text begins with, and a value. A value is a marker, one byte, and what the marker
-// says; all numbers are little-endian. markers.go lists the markers.
+// A body is the byte 80, with which no JSON text begins, and a value. A value is a marker of one byte, and then what
+// the marker says; all numbers are little-endian. The file markers.go lists the markers.
 //
 // [AppendText] reads every marker that has a value in JSON. It checks each length against the bytes that there are,
 // limits what it writes, and keeps its own stack, so no body causes a panic or takes more memory than its limit. The
@@ -19,9 +19,9 @@
 //
 // # Numbers
 //
-// Integers keep all digits as far as a marker can hold them (64 bits, with or without a sign). A double with an integral
-// value that an int64 or uint64 holds becomes the integer with all digits; any other double becomes the shortest text
-// that parses to the same double. In the other direction, a number with a point or an exponent is an integer if its value
-// is one of at most 53 bits, as in the answers of the service, and a double otherwise. A number beyond the range of
-// doubles becomes the largest double.
+// Integers keep all digits as far as a marker can hold them (64 bits, with or without a sign). A double with an
+// integral value that an int64 or uint64 holds becomes the integer with all digits; any other double becomes the
+// shortest text that parses to the same double. In the other direction, a number with a point or an exponent is an
+// integer if its value is an integer of at most 53 bits, as in the answers of the service, and a double otherwise. A
+// number beyond the range of doubles becomes the largest double.
 package binaryjson

@@ -1,7 +1,6 @@
 package binaryjson
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -16,8 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// FuzzBinary reads bodies: none causes a panic, each that is read is read as the obvious reader reads it, and comes back
-// from being written.
+// FuzzBinary reads bodies: none causes a panic, each that is read is read as the obvious reader reads it, and comes
+// back from being written.
 func FuzzBinary(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(parseHex(f, v.Binary))
@@ -46,7 +45,7 @@ func FuzzBinary(f *testing.F) {
 		if got := parsed(t, text); !reflect.DeepEqual(got, value) {
 			t.Fatalf("% X is %s: want %v", body, text, value)
 		}
-		if again := textOf(t, Append(nil, text)); !bytes.Equal(again, text) && !reflect.DeepEqual(parsed(t, again), value) {
+		if again := textOf(t, Append(nil, text)); !reflect.DeepEqual(parsed(t, again), value) {
 			t.Fatalf("% X is %s, written and read %s", body, text, again)
 		}
 	})
