@@ -150,7 +150,7 @@ func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 func (d *Dashboard) newShown(u Unit) *shown {
 	return &shown{
 		Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{}),
-		costs: d.spent.costsOf(name{u.Name, u.Container}),
+		costs:  d.spent.costsOf(name{u.Name, u.Container}),
 		lister: new(lister),
 	}
 }
