@@ -218,7 +218,10 @@ func TestWritten(t *testing.T) {
 			t.Errorf("%s is %s: want 80 %s", text, got, want)
 		}
 	}
-	for _, n := range []int{63, 64, 255, 256, 65535, 65536, 200_000} {
+	// Among these are strings, and arrays with one string, just before and at the end of each width of a length.
+	for _, n := range []int{63, 64, 252, 253, 254, 255, 256, 65531, 65532, 65533, 65535, 65536, 200_000} {
+		array := []byte(`["` + strings.Repeat("x", n) + `"]`)
+		wantSame(t, textOf(t, Append(nil, array)), array)
 		text := []byte(`{"a":["` + strings.Repeat("x", n) + `",1],"b":2}`)
 		wantSame(t, textOf(t, Append(nil, text)), text)
 	}

@@ -69,6 +69,7 @@ func TestLimit(t *testing.T) {
 	for range 0x1000 {
 		body = append(body, markReference1, 6)
 	}
+	body = append(body, markFloat16) // is not reached
 	size := len(body) - 6
 	body[2], body[3] = byte(size), byte(size>>8)
 	if _, err := AppendText(nil, body, limit); !errors.Is(err, ErrTooLong) {
