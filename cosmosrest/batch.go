@@ -25,16 +25,16 @@ import (
 // batchFormat is a format of batches.
 type batchFormat struct {
 	read        func(body []byte) ([]batchOp, error)
-	write       func(outcomes []outcome) []byte
+	send        func(c *call, status int, outcomes []outcome) error
 	contentType string // of the answer
 }
 
 // formatOf returns the format of a body. No JSON begins with the first byte of HybridRow.
 func formatOf(body []byte) batchFormat {
 	if len(body) > 0 && body[0] == hybridrow.Version {
-		return batchFormat{readRows, writeRows, "application/octet-stream"}
+		return batchFormat{readRows, sendRows, "application/octet-stream"}
 	}
-	return batchFormat{readJSON, writeJSON, "application/json"}
+	return batchFormat{readJSON, sendJSON, "application/json"}
 }
 
 // batchOp is an operation as the client wrote it, in either format. Members not written by the client are empty.
@@ -74,7 +74,7 @@ var actions = map[feed.WriteOp]string{
 // writeBatch carries out several operations: all or none, or each independently. writeBatch checks all rights before
 // the first operation is carried out.
 func writeBatch(c *call) error {
-	body, err := c.in.Body(wire.MaxBatch)
+	body, _, err := c.documentBody(wire.MaxBatch)
 	if err != nil {
 		return err
 	}
@@ -334,7 +334,7 @@ func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
 	c.out.SetCount(len(outcomes))
 	c.out.Set("Content-Type", format.contentType)
 	c.written = true
-	return c.sendReply(status, format.write(outcomes))
+	return format.send(c, status, outcomes)
 }
 
 // room returns the number of bytes an answer may need.

@@ -126,6 +126,11 @@ func (o *operationText) checkOptional() error {
 	return wire.BadRequest("minimalReturnPreference is %s: want true or false", shown(o.minimal))
 }
 
+// sendJSON sends the answer to a batch in JSON.
+func sendJSON(c *call, status int, outcomes []outcome) error {
+	return c.sendDocuments(status, writeJSON(outcomes))
+}
+
 // writeJSON returns the answer to a batch in JSON.
 func writeJSON(outcomes []outcome) []byte {
 	b := append(make([]byte, 0, room(outcomes)), '[')

@@ -1,6 +1,9 @@
 package cosmosrest
 
 import (
+	"cmp"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/binaryjson"
 	"github.com/millrace/changefeed/cosmosrest/internal/hybridrow"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
@@ -9,15 +12,18 @@ import (
 
 // readRows reads the operations of a batch. If there are too many, the result exceeds the limit by 1.
 func readRows(body []byte) (ops []batchOp, err error) {
+	room := wire.MaxBatch // for the texts of binary bodies
 	for o, err := range hybridrow.Operations(body) {
 		if err != nil {
 			return nil, wire.BadRequest("body of the batch is no HybridRow of operations: %v", err)
 		}
-		ops = append(ops, batchOp{
+		op := batchOp{
 			op: o.Op, id: string(o.ID), key: string(o.PartitionKey), keyed: o.PartitionKey != nil,
 			ifMatch: string(o.IfMatch), ifNoneMatch: string(o.IfNoneMatch), body: o.Body, minimal: o.Minimal,
 			wrong: takesRow(&o),
-		})
+		}
+		op.takeBinary(&room)
+		ops = append(ops, op)
 		if len(ops) > wire.MaxBatchOps {
 			break
 		}
@@ -25,19 +31,41 @@ func readRows(body []byte) (ops []batchOp, err error) {
 	return ops, nil
 }
 
-// takesRow refuses members that the SDK writes only for internal layers of Cosmos, and encodings that this server
-// cannot read. An effective partition key is ignored, because the partition key is given too.
+// takesRow refuses members that the SDK writes only for internal layers of Cosmos. An effective partition key is
+// ignored, because the partition key is given too.
 func takesRow(o *hybridrow.Operation) error {
 	switch {
 	case o.BinaryID != nil:
 		return wire.BadRequest("binaryId is not served: want the id")
 	case o.TimeToLive != nil:
 		return wire.BadRequest("timeToLiveInSeconds is not served: want the ttl in the item")
-	case len(o.Body) > 0 && o.Body[0] == hybridrow.BinaryJSON:
-		return wire.BadRequest("resourceBody is binary JSON: want text, as without " +
-			"AZURE_COSMOS_BINARY_ENCODING_ENABLED")
 	}
 	return nil
+}
+
+// takeBinary replaces a body in binary JSON by its text. room is how many bytes the texts of the batch may still have.
+func (o *batchOp) takeBinary(room *int) {
+	if !binaryjson.Is(o.body) {
+		return
+	}
+	text, err := textOf(o.body, *room)
+	if err != nil {
+		o.wrong = cmp.Or(o.wrong, err)
+	}
+	*room -= len(text)
+	o.body, o.checked = text, true
+}
+
+// sendRows sends the answer to a batch in HybridRow.
+func sendRows(c *call, status int, outcomes []outcome) error {
+	if c.binary {
+		for i := range outcomes {
+			if o := &outcomes[i]; len(o.body) > 0 {
+				o.body = binaryjson.Append(make([]byte, 0, len(o.body)), o.body)
+			}
+		}
+	}
+	return c.sendReply(status, writeRows(outcomes))
 }
 
 // writeRows returns the answer to a batch in HybridRow. In this format, the text of an error is a body.

@@ -29,6 +29,7 @@ type call struct {
 	op   *operation // nil until it is known
 
 	known   bool // the sender was authenticated
+	binary  bool // the client wants documents in binary JSON
 	written bool // a write was committed, and the answer must be sent
 }
 
@@ -69,6 +70,11 @@ func (c *call) serveRequest() error {
 	}
 	if c.op, err = operationOf(&c.in); err != nil {
 		return err
+	}
+	if c.in.Target.Kind == "docs" {
+		if c.binary, err = c.in.WantsBinary(); err != nil {
+			return err
+		}
 	}
 	return c.op.run(c)
 }

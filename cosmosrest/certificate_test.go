@@ -1,8 +1,8 @@
 package cosmosrest
 
 import (
-	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -35,6 +35,10 @@ func TestTheCertificateIsGoodForThisMachineOnly(t *testing.T) {
 			t.Errorf("verify for %s: %v, want it to be good: %v", name, err, want)
 		}
 	}
+	// Rust's TLS library accepts no authority as the certificate of a server.
+	if cert.Leaf.IsCA || strings.Contains(string(text), "KEY") || strings.Count(string(text), "BEGIN") != 1 {
+		t.Errorf("the certificate is an authority: %v; its file is %s: want the authority alone", cert.Leaf.IsCA, text)
+	}
 	if d := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore); d > 398*24*time.Hour {
 		t.Errorf("certificate lasts %v: want less than 398 days", d)
 	}
@@ -53,11 +57,11 @@ func TestTheCertificateIsKeptUntilItEndsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		serial := func() string {
-			cert, _, err := Certificate(dir)
+			cert, path, err := Certificate(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: pool(cert)}); err != nil {
+			if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: pool(t, path)}); err != nil {
 				t.Fatal(err)
 			}
 			return cert.Leaf.SerialNumber.String()
@@ -93,10 +97,60 @@ func TestWhatACrashLeftOpensTheKeyToNobody(t *testing.T) {
 	}
 }
 
-func pool(cert tls.Certificate) *x509.CertPool {
+func pool(t *testing.T, path string) *x509.CertPool {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := x509.NewCertPool()
-	p.AddCert(cert.Leaf)
+	p.AppendCertsFromPEM(text)
 	return p
+}
+
+// Earlier versions made a certificate that was its own authority. Clients trust this certificate until it ends.
+func TestTheCertificateOfAnEarlierVersionStays(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	about := x509.Certificate{
+		Subject: pkix.Name{CommonName: "changefeed on localhost"}, NotBefore: now, NotAfter: now.Add(certificateTime),
+		DNSNames: []string{"localhost"}, BasicConstraintsValid: true, IsCA: true,
+	}
+	old, err := signCertificate(&about, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(old.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		certificateFile: {Type: certificateBlock, Bytes: old.Certificate[0]},
+		privateKeyFile:  {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, path, err := Certificate(dir)
+	if err != nil || !cert.Leaf.Equal(old.Leaf) {
+		t.Fatalf("%v, %v: want the certificate that was there", cert.Leaf, err)
+	}
+	if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: pool(t, path)}); err != nil {
+		t.Error(err)
+	}
+	// The authority of another directory has not signed this certificate.
+	other := t.TempDir()
+	if _, path, err = Certificate(other); err != nil {
+		t.Fatal(err)
+	}
+	stranger := pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: old.Certificate[0]})
+	if err := os.WriteFile(path, stranger, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Certificate(other); err == nil || !strings.Contains(err.Error(), "has not signed the certificate") {
+		t.Errorf("an authority of another directory: %v", err)
+	}
 }
 
 func TestADamagedCertificateIsNotReplaced(t *testing.T) {

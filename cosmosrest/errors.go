@@ -22,7 +22,7 @@ func itemError(err error) *wire.Error {
 	case errors.Is(err, docstore.ErrKeyMismatch):
 		sentence = wire.OtherKey
 	case errors.Is(err, docstore.ErrNotJSON):
-		sentence = "The request payload is invalid. Ensure to provide a valid request payload."
+		sentence = invalidPayload
 	case errors.Is(err, docstore.ErrNoID):
 		sentence = "The input content is invalid because the required properties - 'id; ' - are missing. Learn more: " +
 			"https://aka.ms/CosmosDB/sql/errors/missing-id"
@@ -32,6 +32,9 @@ func itemError(err error) *wire.Error {
 	}
 	return e.Led(sentence)
 }
+
+// invalidPayload is the service's sentence about a body that is damaged.
+const invalidPayload = "The request payload is invalid. Ensure to provide a valid request payload."
 
 // itemSentences are the service's sentences about an item, by status.
 var itemSentences = map[int]string{

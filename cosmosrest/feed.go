@@ -244,5 +244,5 @@ func (f *feedRead) sendPage(page feed.Page) error {
 	for i := range page.Changes {
 		add(&page.Changes[i])
 	}
-	return c.sendReply(http.StatusOK, docs.Finish())
+	return c.sendDocuments(http.StatusOK, docs.Finish())
 }

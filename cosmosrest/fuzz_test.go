@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cosmosrest/internal/binaryjson"
 	"github.com/millrace/changefeed/cosmosrest/internal/netbatch"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
@@ -25,6 +26,9 @@ func FuzzServer(f *testing.F) {
 			header.WriteString(name + ": " + value + "\n")
 		}
 		f.Add(q.method, q.path, header.String(), q.body)
+	}
+	for _, q := range binaryRequests() {
+		f.Add(q.method, q.path, q.header, q.body)
 	}
 	f.Add("GET", "/", "", "")
 	f.Add("GET", "/dbs/shop/colls/orders/docs", "x-ms-continuation: abc\nx-ms-max-item-count: -1\n", "")
@@ -68,6 +72,31 @@ func fuzzWorld(t *testing.T, old *world) *world {
 	w.do(t, "POST", "/dbs/shop/colls/orders/docs", map[string]string{"x-ms-documentdb-partitionkey": `["London"]`},
 		`{"id":"1","city":"London"}`).want(t, http.StatusCreated)
 	return w
+}
+
+// binaryRequests are requests with bodies in binary JSON that want answers in it.
+func binaryRequests() (all []struct{ method, path, header, body string }) {
+	const wants = "x-ms-cosmos-supported-serialization-formats: CosmosBinary\n"
+	const london = wants + "x-ms-documentdb-partitionkey: [\"London\"]\n"
+	const place = "/dbs/shop/colls/orders/docs"
+	add := func(method, path, header, body string) {
+		all = append(all, struct{ method, path, header, body string }{method, path, header, body})
+	}
+	item := string(binaryjson.Append(nil, []byte(`{"id":"2","city":"London","n":[1,2.5,"x"],"o":{"a":null}}`)))
+	add("POST", place, london, item)
+	add("POST", place, london+"x-ms-documentdb-is-upsert: True\n", item)
+	add("PUT", place+"/2", london, item)
+	add("GET", place+"/1", london, "")
+	add("GET", place, wants, "")
+	add("GET", place, wants+"A-IM: Incremental Feed\n", "")
+	add("POST", place, wants+"Content-Type: application/query+json\nx-ms-documentdb-query-enablecrosspartition: True\n",
+		`{"query":"SELECT * FROM c"}`)
+	patch := `[{"op":"set","path":"/n","value":5}]`
+	add("PATCH", place+"/1", london, string(binaryjson.Append(nil, []byte(patch))))
+	row := netbatch.Operation{ResourceType: new(int32(2)), Body: []byte(item)}
+	add("POST", place, london+"x-ms-cosmos-is-batch-request: True\nx-ms-cosmos-batch-atomic: True\n",
+		string(netbatch.Request(row)))
+	return all
 }
 
 // transcribed are the requests of all transcripts.
@@ -137,6 +166,12 @@ func judgeAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
 		if all, err := netbatch.Results(rec.Body.Bytes()); err != nil || len(all) == 0 ||
 			rec.Code >= http.StatusBadRequest {
 			t.Fatalf("status %d: %d results, %v", rec.Code, len(all), err)
+		}
+		return
+	case binaryjson.Is(rec.Body.Bytes()):
+		_, err := binaryjson.AppendText(nil, rec.Body.Bytes(), 1<<30)
+		if err != nil || rec.Code >= http.StatusBadRequest {
+			t.Fatalf("status %d with a body in binary JSON: %v", rec.Code, err)
 		}
 		return
 	case rec.Body.Len() > 0 && !json.Valid(rec.Body.Bytes()):

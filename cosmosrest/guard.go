@@ -62,9 +62,10 @@ func NewGuard(connections int) *Guard {
 	}
 }
 
-// Protect sets the server's limits of time and of bytes. The server's handler must be a [Server], which reports to
-// the guard which connections are authenticated.
+// Protect sets the server's limits of time and of bytes, and its protocols. The server's handler must be a [Server],
+// which reports to the guard which connections are authenticated.
 func (g *Guard) Protect(s *http.Server) {
+	s.Protocols = protocols()
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = guardHeader, guardRequest, guardRequest
 	s.IdleTimeout, s.MaxHeaderBytes = guardIdle, guardHeaderBytes
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -75,6 +76,16 @@ func (g *Guard) Protect(s *http.Server) {
 			known.enterState(state)
 		}
 	}
+}
+
+// protocols returns the protocols that SDKs speak: HTTP/1.1 and HTTP/2, the latter also without TLS, because the Rust
+// SDK tries nothing else if a server without TLS closes its first connection.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // guardedKey is the key under which the contexts of requests contain their connection.

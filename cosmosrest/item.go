@@ -154,7 +154,7 @@ func readItem(c *call) error {
 		return wire.PreconditionFailed("item %q has the ETag %s: want %s", item.ID, item.ETag, match)
 	}
 	c.out.SetItemLSN(item.LSN)
-	return c.sendReply(http.StatusOK, item.Body)
+	return c.sendDocuments(http.StatusOK, item.Body)
 }
 
 // deleteItem deletes an item.

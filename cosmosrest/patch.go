@@ -24,7 +24,7 @@ func patchItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	body, err := c.readItemBody()
+	body, _, err := c.readItemBody()
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (q *itemQuery) answer(c *call) (err error) {
 	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetrics)
 	}
-	return c.sendReply(http.StatusOK, docs.Finish())
+	return c.sendDocuments(http.StatusOK, docs.Finish())
 }
 
 // newItemQuery parses a query and decides how to find its documents. Compiling a long text is charged even if the
@@ -127,7 +127,7 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 
 // queryText reads the body of a query.
 func (c *call) queryText() (query.Text, error) {
-	body, err := c.in.Body(wire.MaxQuery)
+	body, _, err := c.documentBody(wire.MaxQuery)
 	if err != nil {
 		return query.Text{}, err
 	}
@@ -261,7 +261,7 @@ func readFeed(c *call) error {
 	c.chargeRequest(cont, part.ID, service.ScanCharge(scan.Read()))
 	c.out.SetCount(docs.Count())
 	c.out.SetQueried()
-	return c.sendReply(http.StatusOK, docs.Finish())
+	return c.sendDocuments(http.StatusOK, docs.Finish())
 }
 
 // reversedFeed returns all documents, the newest first: no document has the member, so all documents are equal, and

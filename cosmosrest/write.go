@@ -33,7 +33,7 @@ func createItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	if w.Body, err = c.readItemBody(); err != nil {
+	if w.Body, w.Checked, err = c.readItemBody(); err != nil {
 		return err
 	}
 	if firstByte(w.Body) == '[' {
@@ -59,12 +59,12 @@ func createItem(c *call) error {
 
 // readItemBody reads the body of an item or of a patch, and writes its numbers as the service stores them. A lenient
 // server stores what the client wrote.
-func (c *call) readItemBody() ([]byte, error) {
-	body, err := c.in.Body(wire.MaxItem)
-	if err != nil {
-		return nil, err
+func (c *call) readItemBody() (body []byte, checked bool, err error) {
+	if body, checked, err = c.documentBody(wire.MaxItem); err != nil {
+		return nil, false, err
 	}
-	return c.s.storedForm(body)
+	body, err = c.s.storedForm(body)
+	return body, checked, err
 }
 
 // storedForm returns an item as the service stores it.
@@ -101,7 +101,7 @@ func replaceItem(c *call) error {
 	if err := c.allowAction(auth.Replace); err != nil {
 		return err
 	}
-	body, err := c.readItemBody()
+	body, checked, err := c.readItemBody()
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func replaceItem(c *call) error {
 	}
 	w := docstore.Write{
 		Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()},
-		Owned: true,
+		Owned: true, Checked: checked,
 	}
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
 		// Another id renames the item. In the feed, a rename is a delete and a create.
@@ -154,7 +154,7 @@ func (c *call) writeItems(p logical, writes ...docstore.Write) error {
 	if c.in.Minimal() {
 		return c.sendReply(status, nil)
 	}
-	return c.sendReply(status, r.Body)
+	return c.sendDocuments(status, r.Body)
 }
 
 // withoutTriggers refuses a write that names triggers, because this server cannot run them, and leaving them out

@@ -144,7 +144,11 @@ func (s *Server) serveAt(address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	web := &http.Server{Handler: s.handler, TLSConfig: s.secured}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // which the Rust SDK uses
+	web := &http.Server{Handler: s.handler, TLSConfig: s.secured, Protocols: protocols}
 	s.web = web
 	s.serving.Go(func() { // ends with Shutdown or Close
 		if s.secured != nil {

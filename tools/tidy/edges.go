@@ -41,15 +41,16 @@ var edges = map[string][]string{
 	},
 	// the only edge between siblings
 	"cosmosrest": {
-		"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow",
+		"cosmosrest/internal/auth", "cosmosrest/internal/binaryjson", "cosmosrest/internal/hybridrow",
 		"cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire",
 		"docstore", "feed", "internal/fold", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson",
 		"internal/cosmosdb/service", thirdParty,
 	},
-	"cosmosrest/cosmostest":     {"cosmosrest", "cosmosrest/faulty", "docstore", "feed"},
-	"cosmosrest/faulty":         {"cosmosrest/internal/wire", "internal/pause"},
-	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
-	"cosmosrest/internal/meter": {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
+	"cosmosrest/cosmostest":          {"cosmosrest", "cosmosrest/faulty", "docstore", "feed"},
+	"cosmosrest/faulty":              {"cosmosrest/internal/wire", "internal/pause"},
+	"cosmosrest/internal/auth":       {"cosmosrest/internal/wire", thirdParty},
+	"cosmosrest/internal/binaryjson": {"internal/cosmosdb/rawjson"},
+	"cosmosrest/internal/meter":      {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
 	"cosmosrest/internal/query": {
 		"cosmosrest/internal/meter", "cosmosrest/internal/sql",
 		"cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/service",

@@ -17,16 +17,13 @@ type Operation struct {
 	EffectivePartitionKey []byte // hash of the key
 	ID                    []byte // absent if the body contains the id: Create and Upsert
 	BinaryID              []byte
-	Body                  []byte // JSON of the item or patch, or CosmosBinary, which begins with [BinaryJSON]
+	Body                  []byte // the item or patch, as JSON text or as Cosmos binary JSON
 	IndexingDirective     []byte
 	IfMatch               []byte
 	IfNoneMatch           []byte
 	TimeToLive            *int32 // seconds
 	Minimal               bool   // the client does not need the written item in the answer
 }
-
-// BinaryJSON is the first byte of a body in CosmosBinary.
-const BinaryJSON = 0x80
 
 // operationFields are the fields of an operation by their number in its schema. The fields up to resourceBody have a
 // fixed order; the others are sparse.

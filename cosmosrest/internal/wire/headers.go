@@ -23,6 +23,8 @@ const (
 	HeaderDirectExecute  = "X-Ms-Cosmos-Query-Optimisticdirectexecute"
 	HeaderEndEPK         = "X-Ms-End-Epk"
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
+	HeaderFormat         = "X-Ms-Documentdb-Content-Serialization-Format"
+	HeaderFormats        = "X-Ms-Cosmos-Supported-Serialization-Formats"
 	HeaderIfMatch        = "If-Match"
 	HeaderIfModified     = "If-Modified-Since"
 	HeaderIfNoneMatch    = "If-None-Match"

@@ -142,6 +142,9 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
+// PlainPrefix returns the number of bytes up to the first that is not ASCII, or that a JSON string must escape.
+func PlainPrefix(text []byte) int { return plain(text, 0) }
+
 const digits = "0123456789abcdef"
 
 // appendEscaped appends the escape of a byte that is not allowed in a string.
