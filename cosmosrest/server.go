@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
@@ -110,6 +111,7 @@ type Server struct {
 	load      *meter.Load
 	results   query.Results
 	failures  failures
+	growing   sync.Map // resource ids of containers whose partitions are being split (growth.go)
 }
 
 // New returns a server over a store. The server does not close the store; you must do this.

@@ -19,6 +19,7 @@ const (
 	HeaderCrossPartition = "X-Ms-Documentdb-Query-Enablecrosspartition"
 	HeaderDate           = "X-Ms-Date"
 	HeaderEndEPK         = "X-Ms-End-Epk"
+	HeaderExpiry         = "X-Ms-Documentdb-Expiry-Seconds" // of a resource token
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
 	HeaderIfMatch        = "If-Match"
 	HeaderIfModified     = "If-Modified-Since"

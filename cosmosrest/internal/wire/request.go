@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -49,8 +50,18 @@ func (r *Request) Client() string {
 
 // Parse reads the path into Target.
 func (r *Request) Parse() (err error) {
-	r.Target, err = ParsePath(r.http.URL.EscapedPath())
+	r.Target, err = ParsePath(pathOf(r.http.URL))
 	return err
+}
+
+// pathOf returns the escaped path of a request. A question mark in the path of an item belongs to the item's id: some
+// SDKs do not escape the id, and no request about an item has a query string.
+func pathOf(u *url.URL) string {
+	path := u.EscapedPath()
+	if u.RawQuery == "" && !u.ForceQuery || !strings.Contains(path, "/docs/") {
+		return path
+	}
+	return path + "?" + u.RawQuery
 }
 
 // Header returns the first value of a header, or "" if there is none. The name must be in canonical form;
