@@ -52,7 +52,8 @@ func (c *call) serveRequest() error {
 	}
 	var err error
 	if c.in.Target.Kind == "addresses" {
-		return refuseDirect(c)
+		c.op = directRequest
+		return c.op.run(c)
 	}
 	if c.who, err = c.s.authority.Authenticate(c.ctx, &c.in); err != nil {
 		return err

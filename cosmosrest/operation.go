@@ -62,7 +62,6 @@ var operations = map[string]map[string]*operation{
 	"partitions": {"POST all": {run: changePartitions, name: "change_partitions"}},
 	"operations": {"POST one": {run: runOperation, name: "delete_partition_key"}},
 	"conflicts":  {"GET all": {run: listConflicts, name: "read_all_conflicts"}},
-	"addresses":  {"GET all": {run: refuseDirect, name: "read_addresses"}},
 	"users": {
 		"POST all":   {run: postUsers, byHeaders: queryOr("query_users", "create_user")},
 		"GET all":    {run: listUsers, name: "read_all_users"},
