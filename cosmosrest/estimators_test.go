@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -52,7 +54,12 @@ func (w *world) estimate(t *testing.T, c *docstore.Container, r feed.Range, from
 	return session - first + 1, c.Newest(r.Min) - first + 1
 }
 
+// The time stands still, so each count may be followed by another one.
 func TestEstimatorsOfOthersCountTheChangesThatAreLeft(t *testing.T) {
+	synctest.Test(t, countTheChangesThatAreLeft)
+}
+
+func countTheChangesThatAreLeft(t *testing.T) {
 	const all = 1807
 	w, c, parts := fourPartitions(t, all)
 	var changes, distance int64
@@ -82,6 +89,32 @@ func TestEstimatorsOfOthersCountTheChangesThatAreLeft(t *testing.T) {
 				t.Errorf("range %v after LSN %d: %d changes, want %d", r, lsn, got, want.Items)
 			}
 		}
+	}
+}
+
+// A reader of single changes must not wait for a count each time; between counts, estimators get an upper bound.
+func TestSoonAfterACountTheNumberIsAnUpperBound(t *testing.T) {
+	w, c, parts := fourPartitions(t, 100)
+	p := parts[0]
+	left, _ := w.estimate(t, c, p.Range, service.Token(1))
+	w.counts.lastCount(c.RID() + "/" + p.ID).until = time.Now().Add(time.Hour)
+	if again, _ := w.estimate(t, c, p.Range, service.Token(1)); again != left {
+		t.Errorf("%d changes at the same position, want %d", again, left)
+	}
+	if got, distance := w.estimate(t, c, p.Range, service.Token(50)); got != distance {
+		t.Errorf("%d changes at another position, want the distance %d", got, distance)
+	}
+	for i := range 40 {
+		if _, err := c.Create(t.Context(), fmt.Appendf(nil, `{"id":"new%d","pk":"k%d"}`, i, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := c.Pending(t.Context(), p.Range, feed.At(service.Token(1)), feed.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := w.estimate(t, c, p.Range, service.Token(1)); got < want.Items || got > left+40 {
+		t.Errorf("%d changes after 40 more writes: want %d to %d", got, want.Items, left+40)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
-	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
@@ -14,30 +13,6 @@ type pending struct {
 	Items  int64      `json:"items"`
 	Oldest *time.Time `json:"oldest,omitempty"` // commit time of the first change
 	Ahead  bool       `json:"ahead,omitempty"`  // the position is after the end of the feed
-}
-
-// maxWalk is the largest distance of LSNs for which sessionOf counts a part of a partition, because such a count reads
-// each change.
-const maxWalk = 20_000
-
-// sessionOf returns the session token of a page. The estimators of other processors read a page of a single change, and
-// take the LSN of the session token, less the LSN of this change, for the number of the remaining changes. In the
-// service LSNs count the commits of a partition; here they count the commits of the container, and the difference would
-// be too large. So in the token of such a page the LSN is as many above that of the change as changes remain. The token
-// is never above the LSN of the partition, and a client that reads with the token still sees the change.
-func (f *feedRead) sessionOf(page feed.Page) (string, error) {
-	if f.o.MaxItems != 1 || len(page.Changes) != 1 || f.o.Mode != feed.LatestVersion || f.o.Key != "" {
-		return page.Session, nil
-	}
-	first := page.Changes[0].LSN
-	if f.rng != f.part.Range && page.Head-first > maxWalk {
-		return page.Session, nil
-	}
-	backlog, err := f.cont.Pending(f.c.work.Limit(), f.waitRange(), f.from, f.o)
-	if err != nil {
-		return "", err
-	}
-	return service.SessionToken(f.part.ID, min(page.Head, first+max(backlog.Items, 1)-1)), nil
 }
 
 // countPending answers a change feed request that asks for the number of changes instead of a page. The service has

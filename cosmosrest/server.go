@@ -111,6 +111,7 @@ type Server struct {
 	load      *meter.Load
 	results   query.Results
 	failures  failures
+	counts    counts
 	growing   sync.Map // resource ids of containers whose partitions are being split (growth.go)
 }
 
