@@ -81,7 +81,8 @@ func databaseRID(rid string) (string, error) {
 
 // Prefix returns the common prefix of the ids of the unit's documents: the prefix of a .NET processor with this name
 // and account. If a unit was made under another name of this machine, such as localhost for 127.0.0.1, the unit keeps
-// this prefix, because a second prefix would make a second unit. As long as a unit has no leases, its prefix may change.
+// this prefix, because a second prefix would make a second unit. As long as a unit has no leases, its prefix may
+// change.
 func (s *Leases) Prefix() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

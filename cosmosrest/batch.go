@@ -239,9 +239,8 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	if err != nil {
 		return nil, err
 	}
-	if !p.Whole() {
-		return nil, wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
-			wire.NoKey+" The key is %s: want all levels", key)
+	if err := p.refusePart(wire.NoKey); err != nil {
+		return nil, err
 	}
 	if err := p.checkSession(&c.in, steps); err != nil {
 		return nil, err

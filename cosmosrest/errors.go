@@ -42,8 +42,8 @@ var itemSentences = map[int]string{
 		"is not met.",
 }
 
-// resourceError is [errorOf] for an error about a database, container, user or permission. The message begins with the service's
-// sentence.
+// resourceError is [errorOf] for an error about a database, container, user or permission. The message begins with the
+// service's sentence.
 func resourceError(err error) *wire.Error {
 	e := errorOf(err)
 	switch e.Status {

@@ -8,11 +8,11 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The estimators of other processors read a page of a single change, and take the LSN of the session token, less the LSN
-// of this change, for the number of the remaining changes. In the service LSNs count the commits of a partition; here
-// they count the commits of the container, and the difference would be too large. So in the token of such a page the LSN
-// is as many above that of the change as changes remain (docs/decisions/0011). The token is never above the LSN of the
-// partition, and a client that reads with the token still sees the change.
+// The estimators of other processors read a page of a single change, and take the LSN of the session token, less the
+// LSN of this change, for the number of the remaining changes. In the service LSNs count the commits of a partition;
+// here they count the commits of the container, and the difference would be too large. So in the token of such a page
+// the LSN is as many above that of the change as changes remain (docs/decisions/0011). The token is never above the LSN
+// of the partition, and a client that reads with the token still sees the change.
 //
 // A count takes milliseconds, and a reader that always reads a single change must not pay for a count each time. So the
 // counts of a partition take at most a small part of the time; between two counts the number is an upper bound.

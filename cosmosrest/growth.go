@@ -14,30 +14,30 @@ import (
 // The request that replaced the offer does the splits after its answer. If the server ends before the last split, the
 // next read of the offer goes on with them.
 
-// needsSplits reports whether a container has fewer partitions than the throughput of its offer needs. The throughput of
-// a database splits nothing, because its containers share it.
-func (s *Server) needsSplits(o owned) bool {
+// needsSplits reports whether a container has fewer partitions than the throughput of its offer needs. The throughput
+// of a database splits nothing, because its containers share it.
+func needsSplits(ctx context.Context, s *Server, o owned) bool {
 	cont, err := s.db.Container(o.container)
 	if o.container == "" || err != nil {
 		return false
 	}
-	parts, err := cont.Partitions(context.Background()) // reads only memory
+	parts, err := cont.Partitions(ctx)
 	return err == nil && len(parts) < o.ranges()
 }
 
 // splitAfterAnswer splits partitions until there are enough, and then marks the offer as complete. The client has its
 // answer already, so errors are logged. Only a single request splits the partitions of a container at a time.
-func (c *call) splitAfterAnswer(o owned) {
+func splitAfterAnswer(c *call, o owned) {
 	if _, busy := c.s.growing.LoadOrStore(o.rid, true); busy {
 		return
 	}
 	defer c.s.growing.Delete(o.rid)
 	_ = c.out.Control().Flush() // not every server supports flushing
 	ctx := context.WithoutCancel(c.ctx)
-	err := c.splitUntilEnough(ctx, o)
+	err := splitUntilEnough(ctx, c.s, o)
 	if err == nil && c.s.goesOn() {
 		err = c.s.updateOffer(ctx, o, func(now *offer) error {
-			now.Growing = c.s.needsSplits(owned{offer: now, container: o.container})
+			now.Growing = needsSplits(ctx, c.s, owned{offer: now, container: o.container})
 			return nil
 		})
 	}
@@ -50,9 +50,9 @@ func (c *call) splitAfterAnswer(o owned) {
 func (s *Server) goesOn() bool { return s.o.Ending == nil || s.o.Ending.Err() == nil }
 
 // splitUntilEnough splits partitions of the container, one at a time.
-func (c *call) splitUntilEnough(ctx context.Context, o owned) error {
-	cont, err := c.s.db.Container(o.container)
-	for err == nil && c.s.goesOn() && c.s.needsSplits(o) {
+func splitUntilEnough(ctx context.Context, s *Server, o owned) error {
+	cont, err := s.db.Container(o.container)
+	for err == nil && s.goesOn() && needsSplits(ctx, s, o) {
 		err = splitWidest(ctx, cont)
 	}
 	return err
@@ -64,7 +64,9 @@ func splitWidest(ctx context.Context, cont *docstore.Container) error {
 	if err != nil {
 		return err
 	}
-	widest := slices.MinFunc(parts, func(a, b feed.Partition) int { return cmp.Compare(len(a.Parents), len(b.Parents)) })
+	widest := slices.MinFunc(parts, func(a, b feed.Partition) int {
+		return cmp.Compare(len(a.Parents), len(b.Parents))
+	})
 	_, err = cont.Split(ctx, widest.ID)
 	return err
 }

@@ -292,7 +292,7 @@ func replaceOffer(c *call) error {
 			return err
 		}
 		now.Replaced = now.Changed
-		now.Growing = c.s.needsSplits(o)
+		now.Growing = needsSplits(c.ctx, c.s, o)
 		return nil
 	})
 	if err != nil {
@@ -316,8 +316,8 @@ func (o *offer) mayMigrate(c *call, to offerContent) error {
 		strings.ToLower(header))
 }
 
-// replyOffer answers with an offer. While partitions must still be split, the change is pending, and the request goes on
-// with the splits after the answer.
+// replyOffer answers with an offer. While partitions must still be split, the change is pending, and the request goes
+// on with the splits after the answer.
 func replyOffer(c *call, o owned) error {
 	c.out.Set(wire.AnswerOfferPending, strconv.FormatBool(o.Growing))
 	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.leastThroughput()))
@@ -325,7 +325,7 @@ func replyOffer(c *call, o owned) error {
 		return err
 	}
 	if o.Growing {
-		c.splitAfterAnswer(o)
+		splitAfterAnswer(c, o)
 	}
 	return nil
 }

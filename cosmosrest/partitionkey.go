@@ -40,20 +40,28 @@ func runOperation(c *call) error {
 	if err != nil {
 		return err
 	}
-	if !l.Whole() {
-		return wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
-			"Partition key provided either doesn't correspond to definition in the collection or doesn't match "+
-				"partition key field values specified in the document. The key is %s: want all levels", key)
+	if err := l.refusePart("Partition key provided either doesn't correspond to definition in the collection or " +
+		"doesn't match partition key field values specified in the document."); err != nil {
+		return err
 	}
-	if err := c.deleteAll(l); err != nil {
+	if err := deleteAll(c, l); err != nil {
 		return err
 	}
 	return c.sendReply(http.StatusOK, nil)
 }
 
+// refusePart refuses a key that lacks its last levels, with a sentence of the service.
+func (p *logical) refusePart(sentence string) error {
+	if p.Whole() {
+		return nil
+	}
+	return wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
+		"%s The key is %s: want all levels", sentence, p.Key())
+}
+
 // deleteAll deletes the items of a partition key that exist when it begins. An item that another request deletes
 // meanwhile is deleted, too.
-func (c *call) deleteAll(l logical) error {
+func deleteAll(c *call, l logical) error {
 	var ids []string
 	for item, err := range l.cont.Logical(c.ctx, l.Key(), 0) {
 		if err != nil {
@@ -66,7 +74,7 @@ func (c *call) deleteAll(l logical) error {
 	}
 	for len(ids) > 0 {
 		n := min(len(ids), wire.MaxBatchOps)
-		if err := c.deleteItems(l, ids[:n]); err != nil {
+		if err := deleteItems(c, l, ids[:n]); err != nil {
 			return err
 		}
 		ids = ids[n:]
@@ -75,7 +83,7 @@ func (c *call) deleteAll(l logical) error {
 }
 
 // deleteItems deletes items in a transaction. If one of them is gone already, each is deleted by itself.
-func (c *call) deleteItems(l logical, ids []string) error {
+func deleteItems(c *call, l logical, ids []string) error {
 	writes := make([]docstore.Write, len(ids))
 	for i, id := range ids {
 		writes[i] = docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: id}}
@@ -93,7 +101,7 @@ func (c *call) deleteItems(l logical, ids []string) error {
 		return nil
 	}
 	for i := range ids {
-		if err := c.deleteItems(l, ids[i:i+1]); err != nil {
+		if err := deleteItems(c, l, ids[i:i+1]); err != nil {
 			return err
 		}
 	}

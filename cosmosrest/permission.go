@@ -124,14 +124,14 @@ func (p *permission) resolve(c *call) error {
 	}
 	p.Database, p.Container, p.Item = cont.Database(), cont.ID(), t.ID
 	if t.Kind == "docs" && t.Coll == cont.RID() {
-		p.Item, err = c.itemWithRID(cont, t.ID)
+		p.Item, err = itemWithRID(c, cont, t.ID)
 	}
 	return err
 }
 
 // itemWithRID returns the id of the item with a resource id. There is no index of resource ids, so itemWithRID reads
 // the container.
-func (c *call) itemWithRID(cont *docstore.Container, rid string) (string, error) {
+func itemWithRID(c *call, cont *docstore.Container, rid string) (string, error) {
 	for item, err := range cont.Items(c.ctx, feed.FullRange(), "") {
 		if err != nil {
 			return "", err
@@ -235,7 +235,7 @@ func eachPermission(c *call, answer func(resources, *call) error) error {
 	if err != nil {
 		return err
 	}
-	d, u, err := c.ownerOfPermissions()
+	d, u, err := ownerOfPermissions(c)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func eachPermission(c *call, answer func(resources, *call) error) error {
 }
 
 // ownerOfPermissions returns the user in the path, and sets the user as the owner in the answer.
-func (c *call) ownerOfPermissions() (docstore.Database, *user, error) {
+func ownerOfPermissions(c *call) (docstore.Database, *user, error) {
 	d, err := c.targetDatabase()
 	if err != nil {
 		return d, nil, err
@@ -314,7 +314,7 @@ func replyPermission(c *call, status int, p *permission) error {
 	if err != nil {
 		return err
 	}
-	d, u, err := c.ownerOfPermissions()
+	d, u, err := ownerOfPermissions(c)
 	if err != nil {
 		return err
 	}

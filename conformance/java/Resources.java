@@ -1,3 +1,6 @@
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 
 import com.azure.cosmos.ConsistencyLevel;
@@ -25,6 +28,28 @@ public final class Resources {
             CosmosException e = Account.refused(400, () -> c.createItem(Account.item("1", "a"), Account.pk("a"), null));
             Account.isTrue(e.getMessage().contains("use gateway mode"), e.getMessage());
             Account.isTrue(e.getMessage().contains("gatewayMode()"), e.getMessage());
+        }
+    }
+
+    /** The snippet of docs/server.md runs as it is, in a process of its own. */
+    public void snippetOfTheDocuments() throws Exception {
+        String page = Files.readString(Path.of("docs", "server.md"));
+        int begin = page.indexOf("```java\n") + "```java\n".length();
+        Path dir = Files.createTempDirectory("snippet");
+        Path source = dir.resolve("Connect.java");
+        try {
+            Files.writeString(source, page.substring(begin, page.indexOf("\n```\n", begin)));
+            ProcessBuilder run = new ProcessBuilder("java", "-cp", System.getProperty("java.class.path"),
+                    "-Djavax.net.ssl.trustStore=" + System.getProperty("javax.net.ssl.trustStore"),
+                    "-Djavax.net.ssl.trustStorePassword=changeit", source.toString()).redirectErrorStream(true);
+            run.environment().put("COSMOS_ENDPOINT", Account.endpoint);
+            run.environment().put("COSMOS_KEY", Account.key);
+            Process process = run.start();
+            String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            Account.isTrue(process.waitFor() == 0 && said.strip().endsWith(" databases"), said);
+        } finally {
+            Files.deleteIfExists(source);
+            Files.delete(dir);
         }
     }
 
