@@ -118,7 +118,7 @@ func (p *permission) resolve(c *call) error {
 	}
 	cont, err := c.s.db.Container(t.DB + "/" + t.Coll)
 	if err != nil {
-		if cont = c.s.byRID(t.DB, t.Coll); cont == nil {
+		if cont, err = c.s.byRID(t.DB, t.Coll), nil; cont == nil {
 			return wire.NotFound(0, wire.NoResource+": resource is %q: there is no such container", p.Resource)
 		}
 	}
