@@ -74,7 +74,8 @@ func TestTheNextReadOfAnOfferGoesOnWithTheSplits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return again.do(t, "GET", self, nil, "").want(t, http.StatusOK).header.Get("x-ms-offer-replace-pending"), len(parts)
+		answer := again.do(t, "GET", self, nil, "").want(t, http.StatusOK)
+		return answer.header.Get("x-ms-offer-replace-pending"), len(parts)
 	}
 	if pending, parts := read(); pending != "true" || parts != 1 {
 		t.Errorf("after the end of the server: pending %s, %d partitions, want true and 1", pending, parts)

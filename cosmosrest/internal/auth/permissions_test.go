@@ -38,13 +38,18 @@ func TestWhatAPermissionAllows(t *testing.T) {
 				{Query, all},
 				{ReadChangeFeed, all},
 			},
-			[]asked{{Create, feed}, {Delete, item}, {Manage, cont}, {ReadItem, other}, {Manage, Resource{Account: true}}},
+			[]asked{
+				{Create, feed}, {Delete, item}, {Manage, cont}, {ReadItem, other}, {Manage, Resource{Account: true}},
+			},
 		},
 		{
 			"all of a container",
 			Permission{Write: true},
 			[]asked{{Create, feed}, {Delete, item}, {Upsert, all}, {Manage, cont}},
-			[]asked{{Manage, parts}, {Manage, Resource{Database: "d", Kind: "colls"}}, {ReadMetadata, Resource{Database: "d"}}},
+			[]asked{
+				{Manage, parts}, {Manage, Resource{Database: "d", Kind: "colls"}},
+				{ReadMetadata, Resource{Database: "d"}},
+			},
 		},
 		{
 			"all of a key",
@@ -85,7 +90,9 @@ func TestAResourceTokenEndsOnTime(t *testing.T) {
 	}
 	a := authority(Key{Text: emulatorKey, Write: true}, Key{Text: second, Write: true}, Key{Text: reading})
 	from := time.Unix(1_000_000, 0)
-	token := a.IssueToken(Permission{Database: "d", Container: "c", From: from.Unix(), Until: from.Add(time.Hour).Unix()})
+	token := a.IssueToken(Permission{
+		Database: "d", Container: "c", From: from.Unix(), Until: from.Add(time.Hour).Unix(),
+	})
 	signature, ok := strings.CutPrefix(token, "type=resource&ver=1&sig=")
 	if !ok {
 		t.Fatalf("token %q", token)
