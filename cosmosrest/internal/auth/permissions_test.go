@@ -47,7 +47,8 @@ func TestWhatAPermissionAllows(t *testing.T) {
 			Permission{Write: true},
 			[]asked{{Create, feed}, {Delete, item}, {Upsert, all}, {Manage, cont}},
 			[]asked{
-				{Manage, parts}, {Manage, Resource{Database: "d", Kind: "colls"}},
+				{Manage, parts},
+				{Manage, Resource{Database: "d", Kind: "colls"}},
 				{ReadMetadata, Resource{Database: "d"}},
 			},
 		},
