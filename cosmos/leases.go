@@ -2,12 +2,9 @@ package cosmos
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,17 +50,18 @@ const (
 // All requests go to the write region, whatever regions you prefer. If the account has several write regions, all
 // instances use the first, because in two regions two conditional writes of the same lease could both succeed.
 type Leases struct {
-	c       *Container
-	unit    leasedoc.Unit
-	prefix  string
-	strange []feed.Record // leases of the unit under other prefixes, found at the start
-	path    string
-	every   time.Duration
-	hold    time.Duration // how long the server holds a read; 0 is never
+	c     *Container
+	unit  leasedoc.Unit
+	path  string
+	every time.Duration
+	hold  time.Duration // how long the server holds a read; 0 is never
 
-	mu     sync.Mutex
-	newest time.Time // the latest time of a record
-	polled time.Time // when the feed was last read, by our clock
+	mu      sync.Mutex
+	prefix  string
+	begun   bool          // the unit has a lease or marker, or this store has created a record; the prefix is final
+	strange []feed.Record // leases of the unit under other prefixes, found at the start
+	newest  time.Time     // the latest time of a record
+	polled  time.Time     // when the feed was last read, by our clock
 }
 
 // OpenLeases opens the lease store of a processor name for a monitored container. The lease container must have the
@@ -123,53 +121,9 @@ func (c *Container) nameLasting(ctx context.Context) {
 		"container", c.name())
 }
 
-// findOtherNames searches for records of the unit under other names of this machine and under the names of Java's older
-// processor. findOtherNames searches once, so that a listing reads a single range of ids.
-func (s *Leases) findOtherNames(ctx context.Context) error {
-	prefixes := s.unit.Searched()
-	if own := s.unit.Prefixes(); len(own) == 1 {
-		prefixes = prefixes[1:] // List sees the present records
-	}
-	found := map[string][]byte{}
-	err := unthrottled(ctx, func() error {
-		_, err := s.queryPrefixes(ctx, prefixes, func(it item) { found[rawjson.Text(it.id)] = slices.Clone(it.body) })
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	ids := slices.Sorted(maps.Keys(found))
-	s.prefix = s.unit.Choose(ids)
-	for _, id := range ids {
-		if record, ok := s.unit.Record(s.prefix, id, found[id]); ok && !s.isOwn(id) {
-			s.strange = append(s.strange, record)
-		}
-	}
-	return nil
-}
-
-// databaseRID returns the database's part of a container's resource id, its first 4
-// bytes.
-func databaseRID(rid string) (string, error) {
-	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
-	if err != nil || len(b) < 4 {
-		return "", fmt.Errorf("resource id of the monitored container is %q: want base64 of 4 bytes or more", rid)
-	}
-	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b[:4]), "/", "-"), nil
-}
-
-// Prefix returns the common prefix of the ids of the unit's documents: the prefix of a .NET processor with this name
-// and account. If a unit was made under another name of this machine, such as localhost for 127.0.0.1, the unit keeps
-// this prefix, because a second prefix would make a second unit.
-func (s *Leases) Prefix() string { return s.prefix }
-
-// Searched returns the prefixes that [OpenLeases] searches for: the prefixes of other names of this machine, and of
-// Java's older processor. If records have another prefix than [Leases.Prefix], they are listed with Err set.
-func (s *Leases) Searched() []string { return s.unit.Searched() }
-
 // readRecord reads a document, and remembers the latest time.
 func (s *Leases) readRecord(body []byte) feed.Record {
-	record := leasedoc.Unmarshal(s.prefix, body)
+	record := leasedoc.Unmarshal(s.Prefix(), body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if record.Updated.After(s.newest) {
@@ -197,8 +151,13 @@ const maxListPages = 10_000
 
 // List implements [feed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
+	if s.mayMove() {
+		if err := s.findOtherNames(ctx); err != nil {
+			return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
+		}
+	}
 	var records []feed.Record
-	now, err := s.queryPrefixes(ctx, []string{s.prefix}, func(it item) {
+	now, err := s.queryPrefixes(ctx, []string{s.Prefix()}, func(it item) {
 		if s.isOwn(rawjson.Text(it.id)) {
 			records = append(records, s.readRecord(it.body))
 		}
@@ -206,6 +165,8 @@ func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return append(records, s.strange...), now, nil
 }
 
@@ -255,19 +216,19 @@ func (s *Leases) queryPrefixes(ctx context.Context, prefixes []string, visit fun
 
 // isOwn reports whether a document belongs to the unit.
 func (s *Leases) isOwn(id string) bool {
-	_, _, ok := leasedoc.KindOf(s.prefix, id)
+	_, _, ok := leasedoc.KindOf(s.Prefix(), id)
 	return ok
 }
 
 // Create implements [feed.LeaseStore].
 func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
-	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
+	record.ID, record.ETag = leasedoc.ID(s.keepPrefix(), record.Kind, record.Token), ""
 	return s.writeRecord(ctx, "create", feed.WriteCreate, record)
 }
 
 // Update implements [feed.LeaseStore].
 func (s *Leases) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
-	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), exact(record.ETag)
+	record.ID, record.ETag = leasedoc.ID(s.Prefix(), record.Kind, record.Token), exact(record.ETag)
 	return s.writeRecord(ctx, "update", feed.WriteReplace, record)
 }
 
@@ -286,7 +247,7 @@ func (s *Leases) writeRecord(ctx context.Context, verb string, op feed.WriteOp, 
 	error,
 ) {
 	charge := 0.0
-	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
+	doc, err := leasedoc.Marshal(s.Prefix(), s.path, record)
 	if err == nil {
 		doc, charge, err = s.putRecord(ctx, feed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag},
 			s.keyOf(record.ID, doc))
@@ -305,7 +266,7 @@ func (s *Leases) writeRecord(ctx context.Context, verb string, op feed.WriteOp, 
 // Delete implements [feed.LeaseStore].
 func (s *Leases) Delete(ctx context.Context, record feed.Record) error {
 	if record.ID == "" {
-		record.ID = leasedoc.ID(s.prefix, record.Kind, record.Token)
+		record.ID = leasedoc.ID(s.Prefix(), record.Kind, record.Token)
 	}
 	w := feed.Write{Op: feed.WriteDelete, ID: record.ID, IfMatch: exact(record.ETag)}
 	if _, _, err := s.putRecord(ctx, w, s.keyOf(record.ID, record.Raw)); err != nil {

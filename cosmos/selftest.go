@@ -64,7 +64,7 @@ func (c *Container) testFeed(ctx context.Context, mode feed.Mode) error {
 
 // testWrites writes a document in the same way as records, under an id that is no record.
 func (s *Leases) testWrites(ctx context.Context) error {
-	id := s.prefix + ".probe." + newActivity()
+	id := s.Prefix() + ".probe." + newActivity()
 	key := feed.Key(id)
 	doc := fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"ttl":%d}`, id, id, probeTTL)
 	etag := ""

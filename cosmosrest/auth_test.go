@@ -64,7 +64,20 @@ var asked = []struct {
 	{"PUT", "/dbs/db/colls/c/docs/1", onPK, `{"id":"1","pk":"p"}`, true},
 	{"PATCH", "/dbs/db/colls/c/docs/1", onPK, `[{"op":"set","path":"/a","value":1}]`, true},
 	{"DELETE", "/dbs/db/colls/c/docs/1", onPK, "", true},
+	{"GET", "/dbs/db/colls/c/conflicts", nil, "", false},
+	{"POST", "/dbs/db/colls/c/operations/partitionkeydelete", onPK, "", true},
 	{"DELETE", "/dbs/db/colls/c", nil, "", true},
+	{"POST", "/dbs/db/users", nil, `{"id":"u"}`, true},
+	{"GET", "/dbs/db/users", nil, "", false},
+	{"GET", "/dbs/db/users/u", nil, "", false},
+	{"PUT", "/dbs/db/users/u", nil, `{"id":"v"}`, true},
+	{"DELETE", "/dbs/db/users/u", nil, "", true},
+	// Permissions contain tokens, so a read-only key does not read them either.
+	{"POST", "/dbs/db/users/u/permissions", nil, `{"id":"p","permissionMode":"All","resource":"dbs/db/colls/c"}`, true},
+	{"GET", "/dbs/db/users/u/permissions", nil, "", true},
+	{"GET", "/dbs/db/users/u/permissions/p", nil, "", true},
+	{"PUT", "/dbs/db/users/u/permissions/p", nil, `{}`, true},
+	{"DELETE", "/dbs/db/users/u/permissions/p", nil, "", true},
 	{"DELETE", "/dbs/db", nil, "", true},
 }
 

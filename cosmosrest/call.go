@@ -60,6 +60,10 @@ func (c *call) serveRequest() error {
 	c.out.Kind = c.replyKind()
 	c.out.IsList = c.in.Target.Feed && (c.in.Method == http.MethodGet || c.in.IsQuery())
 	var err error
+	if c.in.Target.Kind == "addresses" {
+		c.op = directRequest
+		return c.op.run(c)
+	}
 	if c.who, err = c.s.authority.Authenticate(c.ctx, &c.in); err != nil {
 		return err
 	}
@@ -101,6 +105,30 @@ func (c *call) allowAction(action string) error {
 // targetResource returns the target by ids, even if the path has resource ids. targetResource finds the same resource
 // as [call.targetContainer].
 func (c *call) targetResource() auth.Resource {
+	on := c.ownerResource()
+	if c.who.HasToken() {
+		c.describeTo(&on)
+	}
+	return on
+}
+
+// describeTo adds what only resource tokens need to know about a request.
+func (c *call) describeTo(on *auth.Resource) {
+	t := c.in.Target
+	on.Kind, on.Plan = t.Kind, t.Kind == "docs" && c.in.Flag(wire.HeaderQueryPlan)
+	if t.Kind == "docs" && !t.Feed {
+		on.Item = t.ID
+	}
+	if key, err := c.in.Key(); err == nil && key != "" {
+		canonical, err := pkey.Canonical(string(key))
+		if err == nil { // a key that cannot be read is refused by the operation
+			on.Key = string(canonical)
+		}
+	}
+}
+
+// ownerResource returns the container or the database of the target.
+func (c *call) ownerResource() auth.Resource {
 	t := c.in.Target
 	if t.Coll != "" {
 		if _, err := c.s.db.Container(t.DB + "/" + t.Coll); err == nil {
@@ -336,7 +364,7 @@ func (c *call) errorOf(err error) *wire.Error {
 	switch c.in.Target.Kind {
 	case "docs":
 		return itemError(err)
-	case "dbs", "colls":
+	case "dbs", "colls", "users", "permissions":
 		return resourceError(err)
 	}
 	return errorOf(err)

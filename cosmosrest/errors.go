@@ -50,8 +50,8 @@ var itemSentences = map[int]string{
 const otherVersion = "One of the specified pre-condition is not met. Learn more: " +
 	"https://aka.ms/CosmosDB/sql/errors/precondition-failed."
 
-// resourceError is [errorOf] for an error about a database or container. The message begins with the service's
-// sentence.
+// resourceError is [errorOf] for an error about a database, container, user or permission. The message begins with the
+// service's sentence.
 func resourceError(err error) *wire.Error {
 	e := errorOf(err)
 	switch e.Status {

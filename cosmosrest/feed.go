@@ -226,7 +226,11 @@ func (f *feedRead) sendPage(page feed.Page) error {
 	c := f.c
 	c.out.Set(wire.AnswerETag, page.Next.Token)
 	c.out.SetCount(len(page.Changes))
-	c.out.Set(wire.AnswerSession, page.Session)
+	session, err := f.sessionOf(page)
+	if err != nil {
+		return err
+	}
+	c.out.Set(wire.AnswerSession, session)
 	c.out.SetLSN(max(page.Head, f.cont.Head())) // positions are LSNs of the container
 	if len(page.Changes) == 0 {
 		return c.sendReply(http.StatusNotModified, nil)

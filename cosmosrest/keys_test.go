@@ -46,8 +46,9 @@ func TestAuthorizationHeaders(t *testing.T) {
 		{"other version", "type=master&ver=2.0&sig=x", 401, "5001", "wrong format"},
 		{"bad escape", "type%ZZmaster", 401, "5001", "wrong format"},
 		{"nonsense", "Bearer abc", 401, "5001", "wrong format"},
-		{"resource token", "type=resource&ver=1&sig=x;y", 401, "5001", "wrong format"},
-		{"other type", "type=resource&ver=1.0&sig=x;y", 401, "5001", `of type "resource"`},
+		{"resource token", "type=resource&ver=1&sig=x;y", 401, "0", "not issued with a key of this account"},
+		{"empty resource token", "type=resource&ver=1.0&sig=;", 401, "0", "not issued with a key of this account"},
+		{"other type", "type=other&ver=1.0&sig=x;y", 401, "5001", `of type "other"`},
 		{"token", "type=aad&ver=1.0&sig=a.b.c", 401, "5002", "takes no Entra tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -26,6 +27,9 @@ type offer struct {
 	RU        int             // request units a second; the maximum, with autoscale
 	Autoscale json.RawMessage `json:",omitempty"` // the settings as the client sent them
 	Implied   bool            `json:",omitempty"` // no client asked for this offer, so it does not throttle
+	Highest   int             `json:",omitempty"` // highest RU so far; 0 in offers of older versions
+	Replaced  int64           `json:",omitempty"` // Unix seconds of the last replace
+	Growing   bool            `json:",omitempty"` // partitions are still to be split (growth.go)
 }
 
 // The service's limits, in request units a second.
@@ -35,6 +39,7 @@ const (
 	maxThroughput               = 1_000_000
 	rangeThroughput             = 10_000 // at most, of a physical partition
 	autoscaleFloor              = 10     // autoscale goes down to the maximum divided by this
+	manualFloor                 = 100    // the minimum is at least the highest throughput so far divided by this
 )
 
 // offered returns the offer that the headers of a create request contain, or nil.
@@ -102,11 +107,26 @@ func (o *offer) changeContent(to offerContent) error {
 	default:
 		return wire.BadRequest("the offer has no content: want offerThroughput or offerAutopilotSettings in it")
 	}
+	least = max(least, o.leastAfter(step))
 	if ru < least || ru > maxThroughput || ru%step != 0 {
-		return wire.BadRequest("%s is %d: want %d to %d in steps of %d", name, ru, least, maxThroughput, step)
+		e := wire.BadRequest("%s is %d: want %d to %d in steps of %d", name, ru, least, maxThroughput, step)
+		if ru < least {
+			return e.Led(fmt.Sprintf("Requested throughput %d is less than required minimum throughput %d.", ru, least))
+		}
+		return e
 	}
 	o.version, o.RU, o.Autoscale, o.Implied = newVersion(), ru, to.Autoscale, false
+	o.Highest = max(o.Highest, ru)
 	return nil
+}
+
+// leastAfter returns the minimum that follows from the highest throughput so far, in steps of the kind of throughput.
+func (o *offer) leastAfter(step int) int {
+	floor := manualFloor
+	if step == stepAutoscale {
+		floor = autoscaleFloor
+	}
+	return (o.Highest/floor + step - 1) / step * step
 }
 
 // ranges returns the number of physical partitions of a new container. Programs rely on this number: test suites of
@@ -121,9 +141,9 @@ func (o *offer) ranges() int {
 // leastThroughput returns the lowest throughput to which the offer can be changed.
 func (o *offer) leastThroughput() int {
 	if o.Autoscale != nil {
-		return minAutoscale
+		return max(minAutoscale, o.leastAfter(stepAutoscale))
 	}
-	return minManual
+	return max(minManual, o.leastAfter(stepManual))
 }
 
 // owned is an offer with its owner: a container or a database.
@@ -234,7 +254,8 @@ func (s *Server) offer(id string) (owned, error) {
 	return owned{}, noOffer(id)
 }
 
-// replaceOffer changes a throughput. The new budget is in force at once.
+// replaceOffer changes a throughput. The new budget is in force at once. If the throughput needs more partitions,
+// partitions are split after the answer.
 func replaceOffer(c *call) error {
 	if err := c.allowAction(auth.Manage); err != nil {
 		return err
@@ -267,7 +288,12 @@ func replaceOffer(c *call) error {
 			return err
 		}
 		o.offer = now
-		return now.changeContent(content)
+		if err := now.changeContent(content); err != nil {
+			return err
+		}
+		now.Replaced = now.Changed
+		now.Growing = needsSplits(c.ctx, c.s, o)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -290,19 +316,44 @@ func (o *offer) mayMigrate(c *call, to offerContent) error {
 		strings.ToLower(header))
 }
 
-// replyOffer answers with an offer. Changes take effect at once, so no change is ever pending.
+// replyOffer answers with an offer. While partitions must still be split, the change is pending, and the request goes
+// on with the splits after the answer.
 func replyOffer(c *call, o owned) error {
-	c.out.Set(wire.AnswerOfferPending, "false")
+	c.out.Set(wire.AnswerOfferPending, strconv.FormatBool(o.Growing))
 	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.leastThroughput()))
-	return c.replyResource(http.StatusOK, o.version, o.json())
+	if err := c.replyResource(http.StatusOK, o.version, o.json()); err != nil {
+		return err
+	}
+	if o.Growing {
+		splitAfterAnswer(c, o)
+	}
+	return nil
+}
+
+// shownContent is the content of an offer as clients see it.
+type shownContent struct {
+	offerContent
+	PerMinute bool                 `json:"offerIsRUPerMinuteThroughputEnabled"`
+	Least     throughputParameters `json:"offerMinimumThroughputParameters"`
+	Replaced  int64                `json:"offerLastReplaceTimestamp,omitempty"`
+	Pending   bool                 `json:"isOfferReplacePending,omitempty"`
+}
+
+// throughputParameters are the reasons for the lowest throughput of an offer.
+type throughputParameters struct {
+	Highest int `json:"maxThroughputEverProvisioned"`
+	Storage int `json:"maxConsumedStorageEverInKB"` // always 0: storage does not raise the minimum here
 }
 
 // json returns the offer as clients see it. An autoscale offer contains the lowest throughput of its scale.
 func (o owned) json() []byte {
-	content := offerContent{&o.RU, o.Autoscale}
+	now := o.RU
 	if o.Autoscale != nil {
-		now := o.RU / autoscaleFloor
-		content.Manual = &now
+		now /= autoscaleFloor
+	}
+	content := shownContent{
+		offerContent: offerContent{&now, o.Autoscale}, Pending: o.Growing, Replaced: o.Replaced,
+		Least: throughputParameters{Highest: max(o.Highest, o.RU)},
 	}
 	p := properties{
 		"offerVersion": wire.Encode("V2"), "offerType": wire.Encode("Invalid"), "content": wire.Encode(content),

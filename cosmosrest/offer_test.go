@@ -92,7 +92,7 @@ func TestOfferThatScalesByItself(t *testing.T) {
 	w.create(t, "db", smallContainer,
 		map[string]string{"x-ms-cosmos-offer-autopilot-settings": `{"maxThroughput":4000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}`})
 	o := w.theOffer(t, "true")
-	want := `{"offerAutopilotSettings":{"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}},"maxThroughput":4000},"offerThroughput":400}`
+	want := `{"offerAutopilotSettings":{"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}},"maxThroughput":4000},"offerIsRUPerMinuteThroughputEnabled":false,"offerMinimumThroughputParameters":{"maxConsumedStorageEverInKB":0,"maxThroughputEverProvisioned":4000},"offerThroughput":400}`
 	if got := string(wire.Encode(o["content"])); got != want {
 		t.Errorf("content %s, want %s", got, want)
 	}
@@ -108,8 +108,9 @@ func TestOfferThatScalesByItself(t *testing.T) {
 	}
 	w.do(t, "PUT", self, map[string]string{"x-ms-cosmos-migrate-offer-to-manual-throughput": "true"},
 		`{"content":{"offerThroughput":400}}`).want(t, http.StatusOK)
-	if got := string(wire.Encode(w.theOffer(t, "true")["content"])); got != `{"offerThroughput":400}` {
-		t.Errorf("content %s", got)
+	content, _ := w.theOffer(t, "true")["content"].(map[string]any)
+	if content["offerThroughput"] != 400.0 || content["offerAutopilotSettings"] != nil {
+		t.Errorf("content %s", wire.Encode(content))
 	}
 }
 
@@ -151,8 +152,8 @@ func TestOfferRefusals(t *testing.T) {
 	}
 	w.do(t, "POST", "/offers", nil, `{"id":"x"}`).refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
 	w.do(t, "POST", "/offers", queryHeaders, `{"query":"SELECT"}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
-	if got := string(wire.Encode(w.theOffer(t, "true")["content"])); got != `{"offerThroughput":400}` {
-		t.Errorf("refused changes have left %s", got)
+	if content, _ := w.theOffer(t, "true")["content"].(map[string]any); content["offerThroughput"] != 400.0 {
+		t.Errorf("refused changes have left %s", wire.Encode(content))
 	}
 }
 
@@ -181,8 +182,8 @@ func TestAContainerWithoutAThroughputHasAnOfferToRead(t *testing.T) {
 	w := newWorld(t, Options{})
 	cont := w.create(t, "db", smallContainer, nil)
 	o := w.theOffer(t, "root.offerResourceId = '"+cont.RID()+"'")
-	if got := string(wire.Encode(o["content"])); got != `{"offerThroughput":400}` {
-		t.Errorf("content %s", got)
+	if content, _ := o["content"].(map[string]any); content["offerThroughput"] != 400.0 {
+		t.Errorf("content %s", wire.Encode(content))
 	}
 	for i := range 200 { // 1,000 request units and more
 		w.do(t, "POST", docs, under("p"), `{"id":"`+strconv.Itoa(i)+`","pk":"p"}`).want(t, http.StatusCreated)

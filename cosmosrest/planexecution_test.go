@@ -361,7 +361,7 @@ func fill(t *testing.T, cont *docstore.Container, keys []string) {
 }
 
 // counts are the words of a query that limit its rows.
-var counts = regexp.MustCompile(`TOP (\d+|@\w+) |OFFSET \d+ LIMIT \d+`)
+var rowCounts = regexp.MustCompile(`TOP (\d+|@\w+) |OFFSET \d+ LIMIT \d+`)
 
 // changing are functions that return another value each time.
 var changing = regexp.MustCompile(`GetCurrent|RAND\(`)
@@ -413,9 +413,9 @@ func (c *planClient) differs(t *testing.T, lenient *world, query string, rows []
 		if slices.Equal(sortedTexts(rows), sortedTexts(want)) {
 			return ""
 		}
-	case counts.MatchString(query) && len(plan.Info.Aggregates)+len(plan.Info.AliasToAggregate) == 0:
+	case rowCounts.MatchString(query) && len(plan.Info.Aggregates)+len(plan.Info.AliasToAggregate) == 0:
 		// Of rows that sort the same, any may be among the first.
-		all := sortedTexts(direct(counts.ReplaceAllString(query, "")))
+		all := sortedTexts(direct(rowCounts.ReplaceAllString(query, "")))
 		for _, text := range sortedTexts(rows) {
 			i := slices.Index(all, text)
 			if i < 0 {

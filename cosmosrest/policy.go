@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
@@ -66,6 +67,9 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 			return s, err
 		}
 	}
+	if err = p.checkAgreement(); err != nil {
+		return s, err
+	}
 	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
 }
 
@@ -108,6 +112,8 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 		err = wire.BadRequest("partitionKey.kind is %q: want Hash or MultiHash", key.Kind)
 	case !multi && n > 1:
 		err = wire.BadRequest("partitionKey.kind is Hash with %d paths: want one path, or MultiHash", n)
+	case slices.ContainsFunc(key.Paths, hasBareBlank):
+		err = wire.BadRequest("partitionKey.paths is %q: want names with blanks in quotes, as in /\"my name\"", key.Paths)
 	case key.Version < 0 || key.Version > 2:
 		err = wire.BadRequest("partitionKey.version is %d: want 1 or 2", key.Version)
 	case multi && key.Version == 1:
@@ -116,6 +122,22 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 		return key.Paths, 2, nil
 	}
 	return key.Paths, max(key.Version, 1), err
+}
+
+// hasBareBlank reports whether a path has white space outside quotes. The service refuses such paths.
+func hasBareBlank(path string) bool {
+	var quote rune
+	for _, r := range path {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote = r
+		case quote == 0 && unicode.IsSpace(r):
+			return true
+		}
+	}
+	return false
 }
 
 // defaultTTL returns the default time to live in seconds, or nil.
@@ -252,7 +274,8 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 		p["uniqueKeyPolicy"] = uniquePolicyOf(s)
 	}
 	p.complete("indexingPolicy", indexingDefaults(p))
-	p.complete("conflictResolutionPolicy", conflictDefaults)
+	p.excludeETag()
+	p.complete("conflictResolutionPolicy", conflictDefaults(p))
 	p.complete("geospatialConfig", properties{"type": wire.Encode("Geography")})
 	return p
 }
@@ -272,27 +295,6 @@ func keyDefaults(s docstore.ContainerSpec) properties {
 		return properties{"kind": wire.Encode(kindHash)}
 	}
 	return properties{"kind": wire.Encode(kindMulti), "version": wire.Encode(s.HashVersion)}
-}
-
-// indexingDefaults returns the defaults of an indexing policy: all paths except the ETag.
-func indexingDefaults(p properties) properties {
-	included, excluded := []indexedPath{{rootPath}}, []indexedPath{{`/"_etag"/?`}}
-	var policy indexing
-	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
-	if strings.EqualFold(policy.Mode, "none") {
-		included, excluded = []indexedPath{}, []indexedPath{}
-	}
-	return properties{
-		"indexingMode": wire.Encode("consistent"), "automatic": wire.Encode(true),
-		"includedPaths": wire.Encode(included), "excludedPaths": wire.Encode(excluded),
-	}
-}
-
-// conflictDefaults are the defaults of a conflict resolution policy. There is only a single region, so conflicts
-// never occur; clients only read the policy.
-var conflictDefaults = properties{
-	"mode": wire.Encode("LastWriterWins"), "conflictResolutionPath": wire.Encode("/_ts"),
-	"conflictResolutionProcedure": wire.Encode(""),
 }
 
 // uniquePolicyOf returns the unique key policy of a specification.

@@ -98,6 +98,7 @@ type meta struct {
 	version
 	Body  properties `json:",omitempty"` // without system properties
 	Offer *offer     `json:",omitempty"`
+	Users []user     `json:",omitempty"` // of a database
 }
 
 // readMeta reads the record. If the resource was created without the server, the record is empty.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -112,6 +113,8 @@ type Server struct {
 	results   query.Results
 	changes   atomic.Int64 // the LSN of databases, containers and offers: it grows with each change of them
 	failures  failures
+	counts    counts
+	growing   sync.Map // resource ids of containers whose partitions are being split (growth.go)
 }
 
 // New returns a server over a store. The server does not close the store; you must do this.

@@ -124,7 +124,11 @@ func sign(t testing.TB, key string, r *http.Request) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind, link := signed(t, r.URL.EscapedPath())
+	path := r.URL.EscapedPath()
+	if r.URL.RawQuery != "" { // the path of an item whose id was not escaped
+		path += "%3F" + r.URL.RawQuery
+	}
+	kind, link := signed(t, path)
 	mac := hmac.New(sha256.New, secret)
 	text := strings.ToLower(r.Method) + "\n" + kind + "\n" + link + "\n" + strings.ToLower(r.Header.Get("x-ms-date")) +
 		"\n\n"
@@ -147,6 +151,9 @@ func signed(t testing.TB, escaped string) (kind, link string) {
 		return parts[n-1], strings.Join(parts[:n-1], "/")
 	}
 	link = strings.Join(parts, "/")
+	if parts[n-2] == "operations" {
+		return "partitionkey", strings.Join(parts[:n-2], "/")
+	}
 	if parts[n-2] == "offers" {
 		link = strings.ToLower(parts[n-1])
 	}

@@ -117,7 +117,7 @@ func parseRequest(text string) wireRequest {
 // shownHeaders are those of an answer that a transcript has.
 var shownHeaders = []string{
 	"Content-Type", "Etag", "Lsn", wire.AnswerSubStatus, wire.AnswerCharge, wire.HeaderSession, wire.AnswerItemCount,
-	wire.HeaderContinuation, wire.AnswerRetryAfter,
+	wire.HeaderContinuation, wire.AnswerRetryAfter, wire.AnswerOfferPending, wire.AnswerMinThroughput,
 }
 
 func answerText(a answer) string {
@@ -141,9 +141,10 @@ type names struct {
 }
 
 var (
-	etagText = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	ridText  = regexp.MustCompile(`"_rid":"([^"]+)"`)
-	moreText = regexp.MustCompile(`(?m)^x-ms-continuation: (.+)$`)
+	etagText  = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	ridText   = regexp.MustCompile(`"_rid":"([^"]+)"`)
+	tokenText = regexp.MustCompile(`"_token":"([^"]+)"`)
+	moreText  = regexp.MustCompile(`(?m)^x-ms-continuation: (.+)$`)
 )
 
 // hide puts names for such texts.
@@ -153,6 +154,9 @@ func (n *names) hide(answer string) string {
 	}
 	for _, m := range ridText.FindAllStringSubmatch(answer, -1) {
 		n.name("rid", m[1])
+	}
+	for _, m := range tokenText.FindAllStringSubmatch(answer, -1) {
+		n.name("token", m[1])
 	}
 	for _, text := range etagText.FindAllString(answer, -1) {
 		n.name("etag", text)

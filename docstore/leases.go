@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/docstore/internal/engine"
@@ -22,10 +23,13 @@ import (
 // Leases are the records of a deployment unit in a lease container. The records are documents in the format of the
 // .NET processor. Leases is a [feed.LeaseStore] and a [feed.Follower].
 type Leases struct {
-	c      *Container
-	unit   leasedoc.Unit
+	c    *Container
+	unit leasedoc.Unit
+	path string // partition key path: /id or /partitionKey
+
+	mu     sync.Mutex
 	prefix string
-	path   string // partition key path: /id or /partitionKey
+	begun  bool // the unit has a lease or marker, or this store has created a record; the prefix is final
 }
 
 // host is the account host in the ids of a new unit's documents. If a unit was created through the server, under
@@ -76,14 +80,37 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 			ids = append(ids, item.ID)
 		}
 	}
-	s.prefix = s.unit.Choose(ids)
+	s.choosePrefix(ids...)
 	return s, nil
+}
+
+// choosePrefix chooses the prefix of the unit by the ids of its documents, unless the prefix is final. A unit that does
+// not exist yet may be made through the server, by a processor that calls this machine by another name.
+func (s *Leases) choosePrefix(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.begun {
+		s.prefix, s.begun = s.unit.Choose(ids), s.unit.Begun(ids...)
+	}
+}
+
+// keepPrefix makes the prefix final and returns it.
+func (s *Leases) keepPrefix() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = true
+	return s.prefix
 }
 
 // Prefix returns the common beginning of the ids of the unit's documents. A .NET processor with this name and account
 // uses the same prefix. A unit created under another name of this machine, such as 127.0.0.1 for localhost,
-// keeps the prefix of its existing documents, because a second prefix would create a second unit.
-func (s *Leases) Prefix() string { return s.prefix }
+// keeps the prefix of its existing documents, because a second prefix would create a second unit. As long as a unit has
+// no leases, its prefix may change.
+func (s *Leases) Prefix() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prefix
+}
 
 // Searched returns all prefixes that List reads: those of the names of this machine, and that of the older Java
 // processor. If a record has another prefix than [Leases.Prefix], its Err is set.
@@ -93,17 +120,24 @@ func (s *Leases) Searched() []string { return s.unit.Searched() }
 // looks too old.
 func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	now := s.c.clock.time()
-	var records []feed.Record
+	var found []Item
+	var ids []string
 	for _, prefix := range s.unit.Searched() {
 		items, err := index{s.c}.withIDs(ctx, prefix+".")
 		if err != nil {
 			return nil, now, fmt.Errorf("list leases: %w", err)
 		}
-		for _, item := range items {
-			if record, ok := s.unit.Record(s.prefix, item.ID, item.Body); ok {
-				record.Updated = item.Time.UTC()
-				records = append(records, record)
-			}
+		found = append(found, items...)
+		for i := range items {
+			ids = append(ids, items[i].ID)
+		}
+	}
+	s.choosePrefix(ids...)
+	var records []feed.Record
+	for i := range found {
+		if record, ok := s.unit.Record(s.Prefix(), found[i].ID, found[i].Body); ok {
+			record.Updated = found[i].Time.UTC()
+			records = append(records, record)
 		}
 	}
 	return records, now, nil
@@ -111,7 +145,7 @@ func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 
 // record reads a record from a document; at is the time of the document's commit in the store.
 func (s *Leases) record(body []byte, at time.Time) feed.Record {
-	record := leasedoc.Unmarshal(s.prefix, body)
+	record := leasedoc.Unmarshal(s.Prefix(), body)
 	record.Updated = at.UTC()
 	return record
 }
@@ -157,7 +191,7 @@ func keysWithIDs(open openCursor, cont uint32, prefix string) (keys [][]byte, er
 
 // Create implements [feed.LeaseStore].
 func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
-	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
+	record.ID, record.ETag = leasedoc.ID(s.keepPrefix(), record.Kind, record.Token), ""
 	return s.writeRecord(ctx, feed.WriteCreate, record)
 }
 
@@ -179,7 +213,7 @@ func exact(etag string) string {
 // writeRecord stores a record as a document in the format of the .NET processor. writeRecord returns the record as
 // stored, because the next write needs its ETag.
 func (s *Leases) writeRecord(ctx context.Context, op feed.WriteOp, record feed.Record) (feed.Record, error) {
-	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
+	doc, err := leasedoc.Marshal(s.Prefix(), s.path, record)
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
@@ -196,7 +230,7 @@ func (s *Leases) writeRecord(ctx context.Context, op feed.WriteOp, record feed.R
 func (s *Leases) Delete(ctx context.Context, record feed.Record) error {
 	id := record.ID
 	if id == "" {
-		id = leasedoc.ID(s.prefix, record.Kind, record.Token)
+		id = leasedoc.ID(s.Prefix(), record.Kind, record.Token)
 	}
 	key, err := s.key(id, record)
 	if err != nil {
@@ -288,7 +322,8 @@ func (s *Leases) recordsSince(ctx context.Context, lsn int64) ([]feed.Record, in
 	slices.SortFunc(changes, func(a, b feed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
 	var records []feed.Record
 	for _, change := range changes {
-		if _, _, ok := leasedoc.KindOf(s.prefix, change.ID); ok {
+		s.choosePrefix(change.ID)
+		if _, _, ok := leasedoc.KindOf(s.Prefix(), change.ID); ok {
 			records = append(records, s.record(change.Body, change.Time))
 		}
 	}

@@ -98,13 +98,14 @@ func TestKeyOf(t *testing.T) {
 	for body, want := range map[string]feed.PartitionKey{
 		`{"id":"1","a":"x","b":{"c":5}}`: feed.Key("x", 5),
 		`{"id":"1","b":7,"a":null}`:      feed.Key(nil, feed.Undefined),
+		`{"id":"1","b":{"c":{}},"a":[]}`: feed.Key(feed.Undefined, feed.Undefined),
 	} {
 		if got, err := c.KeyOf([]byte(body)); err != nil || got != want {
 			t.Errorf("key of %s is %s, %v, want %s", body, got, err, want)
 		}
 	}
-	if _, err := c.KeyOf([]byte(`{"id":"1","a":[]}`)); !errors.Is(err, feed.ErrBadRequest) {
-		t.Errorf("key of a body with an array there: %v", err)
+	if _, err := c.KeyOf([]byte(`{"id":"1","a":1e999}`)); !errors.Is(err, feed.ErrBadRequest) {
+		t.Errorf("key of a body with a number out of range: %v", err)
 	}
 }
 

@@ -44,7 +44,7 @@ final class Account {
     static String binary;
     static CosmosClient client;
     static CosmosDatabase database;
-    private static String key;
+    static String key;
 
     static void open(String endpoint, String key, String binary) {
         Account.endpoint = endpoint;

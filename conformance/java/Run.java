@@ -31,7 +31,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
  */
 public final class Run {
     private static final List<Class<?>> THEMES =
-            List.of(Items.class, Queries.class, Batches.class, Feeds.class, Processors.class);
+            List.of(Items.class, Queries.class, Batches.class, Feeds.class, Processors.class, Resources.class);
     private static final int STOP_LIMIT = 10; // seconds
 
     public static void main(String[] args) throws Exception {

@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// How a credential is checked. The Authorization header names its kind, and the kind decides who checks it. Resource
-// tokens, the service's third kind, are refused: they belong to users and permissions, which this server does not
-// have.
+// How a credential is checked. The Authorization header names its kind, and the kind decides who checks it: a
+// signature with a key, an Entra token, or the resource token of a permission.
 
 // The sub-statuses of refused credentials. Their status is always 401.
 const (
@@ -56,14 +56,16 @@ func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principa
 	case !ok:
 		return Principal{}, unauthorized(subBadHeader,
 			"The authorization header has a wrong format: want type=master&ver=1.0&sig=SIGNATURE or "+
-				"type=aad&ver=1.0&sig=TOKEN, which may be percent-encoded")
+				"type=aad&ver=1.0&sig=TOKEN or a resource token, which may be percent-encoded")
 	case cred.kind == "master":
 		return a.keys.checkSignature(r, cred.signature)
 	case cred.kind == "aad":
 		return a.tokens.checkToken(ctx, cred.signature)
+	case cred.kind == "resource":
+		return a.checkResourceToken(cred.signature, time.Now())
 	}
-	return Principal{}, unauthorized(subBadHeader, "The authorization token is of type %q: want master or aad",
-		cred.kind)
+	return Principal{}, unauthorized(subBadHeader,
+		"The authorization token is of type %q: want master, aad or resource", cred.kind)
 }
 
 // credential is a parsed Authorization header.
@@ -84,7 +86,7 @@ func parseCredential(text string) (credential, bool) {
 	}
 	kind, rest, ok := strings.Cut(text, "&")
 	version, signature, more := strings.Cut(rest, "&")
-	if !ok || !more || version != "ver=1.0" {
+	if !ok || !more || version != "ver=1.0" && version != "ver=1" {
 		return credential{}, false
 	}
 	var c credential

@@ -111,7 +111,7 @@ func (ring keyring) checkSignature(r *wire.Request, signature string) (Principal
 				"The authorization token does not fit the request: the key is a wrong one, or something else "+
 					"was signed. "+
 					"Server used the following payload to sign: '%s'",
-				s.compose(r.Method, r.Target.Kind, links(r.Target)[0], date))
+				s.composeFirst(r.Method, r.Target, date))
 	}
 	err := s.checkDate(date, time.Now())
 	if date == s.text { // it is a date
@@ -130,8 +130,8 @@ func (ring keyring) findSigner(s *signer, method string, t wire.Target, date, si
 	if err != nil || n != sha256.Size {
 		return Principal{}, false
 	}
-	for _, link := range links(t) {
-		payload := s.compose(method, t.Kind, link, date)
+	for _, resource := range signedTexts(t) {
+		payload := s.compose(method, resource.kind, resource.link, date)
 		for i, mac := range s.macs {
 			mac.Reset()
 			mac.Write(payload)
@@ -141,6 +141,32 @@ func (ring keyring) findSigner(s *signer, method string, t wire.Target, date, si
 		}
 	}
 	return Principal{}, false
+}
+
+// composeFirst returns the text that a client usually signs.
+func (s *signer) composeFirst(method string, t wire.Target, date string) []byte {
+	text := signedTexts(t)[0]
+	return s.compose(method, text.kind, text.link, date)
+}
+
+// signedText is the part of a signed text that says which resource the request is about.
+type signedText struct{ kind, link string }
+
+// signedTexts returns the texts that a signature may cover, the usual text first. An operation on a container, such as
+// the deletion of a partition key, is signed with the link of the container; SDKs differ in the kind.
+func signedTexts(t wire.Target) []signedText {
+	var texts []signedText
+	if t.Kind == "operations" {
+		owner := strings.TrimSuffix(t.Link, "/operations/"+t.ID)
+		for _, link := range links(wire.Target{DB: t.DB, Link: owner}) {
+			texts = append(texts, signedText{"partitionkey", link}, signedText{"colls", link})
+		}
+		return texts
+	}
+	for _, link := range links(t) {
+		texts = append(texts, signedText{t.Kind, link})
+	}
+	return texts
 }
 
 // compose returns the text to sign, which is valid until the next call.
@@ -204,12 +230,7 @@ func (s *signer) checkDate(text string, now time.Time) error {
 	}
 	from, to := s.date.Add(-clockSkew), s.date.Add(clockSkew)
 	if now.Before(from) || now.After(to) {
-		f := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
-			"The authorization token is not valid at the current time: want a newer one (token start time: %s, token "+
-				"expiry time: %s, current server time: %s)",
-			from.UTC().Format(http.TimeFormat), to.UTC().Format(http.TimeFormat), now.UTC().Format(http.TimeFormat))
-		f.Bare = true
-		return f
+		return outOfTime(from, to, now)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ type Principal struct {
 	id     string // of an Entra principal; empty for a key
 	all    bool   // has all rights
 	grants []grant
+	token  *Permission // of a resource token; nil for all others
 }
 
 // The principals of the keys.
@@ -26,11 +27,23 @@ var (
 type Resource struct {
 	Database, Container string // empty if there is none
 	Account             bool   // the account itself, in every scope, because all clients read it first
+
+	// These are only set for resource tokens.
+	Kind string // of the resource in the path
+	Item string // id; empty if the request is not about a single item
+	Key  string // partition key of the request, in canonical form; empty if there is none
+	Plan bool   // the request asks for a query plan
 }
+
+// HasToken reports whether the principal has a resource token.
+func (p *Principal) HasToken() bool { return p.token != nil }
 
 // May reports whether the principal may do an action on a resource. on is a function, because finding the names of a
 // resource needs a lookup in the store, and principals with keys do not need the names.
 func (p *Principal) May(action string, on func() Resource) bool {
+	if p.token != nil {
+		return p.token.allows(action, on())
+	}
 	return p.all || slices.ContainsFunc(p.grants, func(g grant) bool {
 		return slices.Contains(g.actions, action) && g.holds(on)
 	})
@@ -58,6 +71,12 @@ func (p *Principal) Refusal(action string, on Resource, r *wire.Request) error {
 	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
 		"Insufficient permissions: the key may only read: want a read-write key")
 	e.Bare = true
+	if p.token != nil {
+		e.Message = "Insufficient permissions provided in the authorization header for the corresponding request. " +
+			"Please retry with another authorization header. The resource token does not allow " + r.Method + " " +
+			r.Path()
+		return e
+	}
 	if p.id == "" {
 		return e
 	}

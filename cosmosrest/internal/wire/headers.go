@@ -22,6 +22,7 @@ const (
 	HeaderDirection      = "X-Ms-Enumeration-Direction"
 	HeaderDirectExecute  = "X-Ms-Cosmos-Query-Optimisticdirectexecute"
 	HeaderEndEPK         = "X-Ms-End-Epk"
+	HeaderExpiry         = "X-Ms-Documentdb-Expiry-Seconds" // of a resource token
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
 	HeaderFormat         = "X-Ms-Documentdb-Content-Serialization-Format"
 	HeaderFormats        = "X-Ms-Cosmos-Supported-Serialization-Formats"

@@ -15,7 +15,8 @@ type Target struct {
 	Feed bool   // the path names the set of resources
 	DB   string
 	Coll string
-	ID   string // id of a resource other than a database or container
+	User string // id of a user, also if the resource is one of the user's permissions
+	ID   string // id of a resource other than a database, container or user
 	Link string // the text that a signature covers
 }
 
@@ -52,6 +53,8 @@ func ParsePath(escaped string) (Target, error) {
 			t.DB = parts[i+1]
 		case "colls":
 			t.Coll = parts[i+1]
+		case "users":
+			t.User = parts[i+1]
 		default:
 			t.ID = parts[i+1]
 		}
@@ -96,16 +99,18 @@ var knownKinds = [][deepest]string{
 	{"dbs", "colls"},
 	{"dbs"},
 	{"dbs", "colls", "partitions"}, // for tests that ask for splits and merges
+	{"dbs", "colls", "operations"}, // such as partitionkeydelete
+	{"dbs", "colls", "conflicts"},
+	{"dbs", "users"},
+	{"dbs", "users", "permissions"},
 	{"offers"},
-	{"backup"}, // for administrators
+	{"addresses"}, // asked for by clients in direct mode
+	{"backup"},    // for administrators
 	{"check"},
 
 	// These exist in the service; operation.go answers that this server does not have them.
-	{"dbs", "users"},
-	{"dbs", "users", "permissions"},
 	{"dbs", "clientencryptionkeys"},
 	{"dbs", "colls", "sprocs"},
 	{"dbs", "colls", "triggers"},
 	{"dbs", "colls", "udfs"},
-	{"dbs", "colls", "conflicts"},
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -49,12 +50,18 @@ func (r *Request) Client() string {
 
 // Parse reads the path into Target.
 func (r *Request) Parse() (err error) {
-	path := r.http.URL.EscapedPath()
-	if u := r.http.URL; (u.RawQuery != "" || u.ForceQuery) && strings.Contains(path, "/docs/") {
-		path += "%3F" + u.RawQuery // some clients send an id with a question mark as it is
-	}
-	r.Target, err = ParsePath(path)
+	r.Target, err = ParsePath(pathOf(r.http.URL))
 	return err
+}
+
+// pathOf returns the escaped path of a request. A question mark in the path of an item belongs to the item's id: some
+// SDKs do not escape the id, and no request about an item has a query string.
+func pathOf(u *url.URL) string {
+	path := u.EscapedPath()
+	if u.RawQuery == "" && !u.ForceQuery || !strings.Contains(path, "/docs/") {
+		return path
+	}
+	return path + "?" + u.RawQuery
 }
 
 // Header returns the first value of a header, or "" if there is none. The name must be in canonical form;

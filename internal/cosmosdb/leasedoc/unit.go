@@ -82,6 +82,18 @@ func (u Unit) Choose(ids []string) string {
 	return prefixes[0]
 }
 
+// Begun reports whether one of the ids belongs to a lease or marker of the unit, so that the unit has its prefix.
+func (u Unit) Begun(ids ...string) bool {
+	for _, prefix := range u.Prefixes() {
+		for _, id := range ids {
+			if isOf(prefix, id, feed.KindLease) || isOf(prefix, id, feed.KindInfo) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // isOf reports whether an id belongs to a kind of record under a prefix.
 func isOf(prefix, id string, want feed.Kind) bool {
 	kind, _, ok := KindOf(prefix, id)

@@ -60,8 +60,8 @@ func plainString(key string) (string, bool) {
 	return s, true
 }
 
-// Of returns the key of a document with these values at the paths, as JSON; nil is an absent value. Objects, arrays,
-// and numbers outside the range of a float64 are not allowed in a key.
+// Of returns the key of a document with these values at the paths, as JSON; nil is an absent value. As in the service,
+// objects and arrays count as absent. Numbers outside the range of a float64 are not allowed in a key.
 func Of(paths []Path, values [][]byte) (feed.PartitionKey, error) {
 	// Most keys are short, so their text is built on the stack and allocated once.
 	var short [128]byte
@@ -72,10 +72,8 @@ func Of(paths []Path, values [][]byte) (feed.PartitionKey, error) {
 		}
 		value, err := values[i], error(nil)
 		switch {
-		case value == nil:
+		case value == nil || value[0] == '{' || value[0] == '[':
 			key = append(key, "{}"...) // feed.Undefined
-		case value[0] == '{' || value[0] == '[':
-			return "", refuse("partition key %s is %s: want a string, number, boolean or null", p, Show(value))
 		default:
 			if key, err = AppendScalar(key, value); err != nil {
 				return "", fmt.Errorf("read partition key %s: %w", p, err)
@@ -85,7 +83,7 @@ func Of(paths []Path, values [][]byte) (feed.PartitionKey, error) {
 	return feed.PartitionKey(append(key, ']')), nil
 }
 
-// Loose is Of for a client: a value that is not allowed in a key counts as absent, because the service has already
+// Loose is Of for a client: a number that is not allowed in a key counts as absent, because the service has already
 // accepted the document.
 func Loose(paths []Path, values [][]byte) feed.PartitionKey {
 	key, err := Of(paths, values)
@@ -94,8 +92,9 @@ func Loose(paths []Path, values [][]byte) feed.PartitionKey {
 	}
 	for i, value := range values {
 		if value == nil || value[0] == '{' || value[0] == '[' {
-			values[i] = nil
-		} else if _, err := AppendScalar(nil, value); err != nil {
+			continue
+		}
+		if _, err := AppendScalar(nil, value); err != nil {
 			values[i] = nil // a number outside the range of a float64
 		}
 	}

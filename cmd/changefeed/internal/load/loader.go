@@ -119,8 +119,8 @@ func (l *loader) finishInOrder(cancel context.CancelCauseFunc, each func(*job) e
 	return failed
 }
 
-// keyOf returns the partition key of a document. The store decides whether a key is valid, so all invalid keys share
-// the empty key.
+// keyOf returns the partition key of a document. The store decides whether a key is valid, so all invalid keys, which
+// are numbers out of range, share the empty key.
 func (l *loader) keyOf(text []byte) feed.PartitionKey {
 	components := make([]any, len(l.paths))
 	for i, path := range l.paths {
@@ -129,8 +129,8 @@ func (l *loader) keyOf(text []byte) feed.PartitionKey {
 			return ""
 		}
 		switch components[i].(type) {
-		case map[string]any, []any:
-			return ""
+		case map[string]any, []any: // no value of a key
+			components[i] = feed.Undefined
 		}
 	}
 	return feed.Key(components...)

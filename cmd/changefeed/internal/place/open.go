@@ -95,7 +95,7 @@ func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []by
 		return err
 	}
 	if key == "" && json.Valid(body) {
-		return fmt.Errorf("%w: partition key %s is an object or an array: want a string, number, boolean or null",
+		return fmt.Errorf("%w: partition key %s is a number out of range: want one that a float64 holds",
 			feed.ErrBadRequest, strings.Join(c.Paths, ","))
 	}
 	err := c.Commit(ctx, key, []feed.Write{{Op: feed.WriteUpsert, Body: body}})

@@ -1,0 +1,104 @@
+package cosmosrest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// permit creates a permission and returns the headers of a request with its token and, unless it is empty, with a
+// partition key.
+func (w *world) permit(t *testing.T, definition string) func(key string) map[string]string {
+	t.Helper()
+	made := w.do(t, "POST", "/dbs/db/users/u/permissions", nil, definition).want(t, http.StatusCreated).object(t)
+	token, _ := made["_token"].(string)
+	return func(key string) map[string]string {
+		return map[string]string{"Authorization": token, "x-ms-documentdb-partitionkey": key}
+	}
+}
+
+func TestAPermissionNamesItsResourceByResourceIDs(t *testing.T) {
+	w, c := newContainer(t, Options{})
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	item := w.do(t, "POST", docs, under("p"), `{"id":"1","pk":"p"}`).want(t, http.StatusCreated).object(t)
+	w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p"}`).want(t, http.StatusCreated)
+	one := w.permit(t, `{"id":"one","permissionMode":"Read","resource":"`+item["_self"].(string)+`"}`)
+	all := w.permit(t, `{"id":"all","permissionMode":"read","resource":"/`+c.Self()+`"}`)
+	w.do(t, "GET", docs+"/1", one(`["p"]`), "").want(t, http.StatusOK)
+	w.do(t, "GET", docs+"/2", one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
+	w.do(t, "GET", docs+"/2", all(`["p"]`), "").want(t, http.StatusOK)
+	w.do(t, "GET", docs, all(""), "").want(t, http.StatusOK)
+	for _, resource := range []string{c.Self() + "docs/none", "dbs/db/colls/c/docs", "offers/x", "", "%ZZ"} {
+		got := w.do(t, "POST", "/dbs/db/users/u/permissions", nil,
+			fmt.Sprintf(`{"id":"x","permissionMode":"Read","resource":%q}`, resource))
+		if got.status != http.StatusBadRequest && got.status != http.StatusNotFound {
+			t.Errorf("resource %q: %d %s", resource, got.status, got.body)
+		}
+	}
+}
+
+// A token for the first levels of a hierarchical key is a token for the keys below them, and for no others.
+func TestATokenForTheFirstLevelsOfAKey(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2}}`, nil)
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	below := w.permit(t,
+		`{"id":"p","permissionMode":"All","resource":"dbs/db/colls/c","resourcePartitionKey":["x"]}`)
+	w.do(t, "POST", docs, below(`["x","y"]`), `{"id":"1","a":"x","b":"y"}`).want(t, http.StatusCreated)
+	w.do(t, "GET", docs+"/1", below(`["x", "\u0079"]`), "").want(t, http.StatusOK)
+	for _, key := range []string{`["xx","y"]`, `["y","x"]`, `["x\",\"y"]`, ""} {
+		w.do(t, "GET", docs+"/1", below(key), "").refused(t, http.StatusForbidden, "0", "Forbidden")
+	}
+	// The operations of a bulk name keys of their own, so a token for a key does not allow bulks.
+	bulk := below("")
+	bulk["x-ms-cosmos-is-batch-request"], bulk["x-ms-documentdb-partitionkeyrangeid"] = "True", "0"
+	w.do(t, "POST", docs, bulk, `[{"operationType":"Create","partitionKey":"[\"z\",\"z\"]","resourceBody":{"id":"2"}}]`).
+		refused(t, http.StatusForbidden, "0", "Forbidden")
+}
+
+// A server that ends between the splits of a higher throughput leaves the offer pending; the next read goes on.
+func TestTheNextReadOfAnOfferGoesOnWithTheSplits(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	w := newWorld(t, Options{Ending: ctx})
+	c := w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
+	self := "/" + w.theOffer(t, "true")["_self"].(string)
+	end()
+	for range 2 {
+		w.do(t, "PUT", self, nil, `{"content":{"offerThroughput":30000}}`).want(t, http.StatusOK)
+	}
+	again := serveStore(t, w.db, Options{})
+	read := func() (string, int) {
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := again.do(t, "GET", self, nil, "").want(t, http.StatusOK)
+		return answer.header.Get("x-ms-offer-replace-pending"), len(parts)
+	}
+	if pending, parts := read(); pending != "true" || parts != 1 {
+		t.Errorf("after the end of the server: pending %s, %d partitions, want true and 1", pending, parts)
+	}
+	if pending, parts := read(); pending != "false" || parts != 3 {
+		t.Errorf("after the next read: pending %s, %d partitions, want false and 3", pending, parts)
+	}
+}
+
+func TestAllItemsOfAKeyInSeveralTransactions(t *testing.T) {
+	w, c := newContainer(t, Options{})
+	for i := range 250 {
+		if _, err := c.Create(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p"}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := strings.TrimSuffix(docs, "docs") + "operations/partitionkeydelete"
+	w.do(t, "POST", path, under("p"), "").want(t, http.StatusOK)
+	w.do(t, "POST", path, under("p"), "").want(t, http.StatusOK) // there is none left
+	if n := c.Count(); n != 0 {
+		t.Errorf("%d items are left", n)
+	}
+	if newest := c.Head(); newest != 253 {
+		t.Errorf("the newest LSN is %d: want 250 and three transactions", newest)
+	}
+}
