@@ -236,9 +236,16 @@ deploy-check: ## the manifests by the types of Kubernetes and KEDA, and the step
 conformance-cloudevents: ## the CNCF's SDK for CloudEvents against the webhooks of the outbox, both ways
 	cd conformance/cloudevents && $(GO) test -count=1 ./...
 
-conformance-js: ## the JavaScript SDK against this server (skipped without node and npm)
+# ONLY=NAME runs a part of the SDK's tests; UPDATE=1 writes the list of those that fail anew
+JUDGE = $(GO) run ./tools/suites -results "$$results" $(if $(ONLY),-part) $(if $(UPDATE),-update)
+
+conformance-js: ## own tests of the JavaScript SDK, and the SDK's own, against this server (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
-	cd conformance/js && { npm ci --no-audit --no-fund --loglevel=error || { echo "skipped: the SDK cannot be had"; exit 0; }; } && node run.mjs
+	for dir in js js/public; do \
+		(cd conformance/$$dir && npm ci --no-audit --no-fund --loglevel=error) || { echo "skipped: the SDK cannot be had"; exit 0; }; \
+	done; \
+	$(if $(ONLY)$(UPDATE),,(cd conformance/js && node run.mjs) &&) results=$$(mktemp) && trap 'rm -f "$$results"' EXIT && \
+	(cd conformance/js/public && node run.mjs "$$results" '$(ONLY)') && $(JUDGE) -list conformance/js/known.txt
 
 conformance-servicebus: ## Microsoft's client for JavaScript against the peer that stands in for Service Bus (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
@@ -261,10 +268,12 @@ kafka: ## publishing to Apache Kafka, started on the loopback (skipped without j
 		{ echo "skipped: Kafka cannot be had"; exit 0; }; } && \
 	$(GO) test -count=1 -v -run TestKafka ./outbox/kafkapub -kafka "$$(cat "$$dir/classpath")"
 
-conformance-python: ## the Python SDK against this server (skipped without python3; the SDK is installed for the run)
+conformance-python: ## own tests of the Python SDK, and the SDK's own, against this server (skipped without python3; minutes)
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "skipped: this needs python3 with ensurepip and venv"; exit 0; }; \
-	python3 conformance/python/run.py
+	$(if $(ONLY)$(UPDATE),,python3 conformance/python/run.py &&) results=$$(mktemp) && trap 'rm -f "$$results"' EXIT && \
+	{ python3 conformance/python/public.py "$$results" '$(ONLY)' || { code=$$?; [ $$code = 3 ] && exit 0; exit $$code; }; } && \
+	$(JUDGE) -list conformance/python/known.txt
 
 wheels: ## wheels of the Python client with the binary, for five platforms, in DIST (.dist); PLATFORM=linux/amd64 for one
 	@command -v python3 >/dev/null || { echo "skipped: this needs python3"; exit 0; }; \
