@@ -61,6 +61,9 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 	if err = p.checkIndexing(); err != nil {
 		return s, err
 	}
+	if _, err = p.computed(); err != nil {
+		return s, err
+	}
 	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
 }
 

@@ -85,6 +85,7 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 	if err != nil {
 		return q, err
 	}
+	text.Computed = computedOf(q.cont)
 	if q.sel, err = c.readSelection(q.cont); err != nil {
 		return q, err
 	}

@@ -38,7 +38,8 @@ type frame struct {
 	ended      error           // the meter's error
 	spread     int             // bytes of arrays that are split at present
 
-	patterns map[string]*expression // compiled for RegexMatch
+	patterns map[string]*expression  // compiled for RegexMatch
+	computed map[string]*computation // computed properties of the container, by name
 }
 
 // memo is the value of a path in the document of a round. In a later round the value is out of date. Counting rounds
