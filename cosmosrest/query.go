@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
@@ -136,7 +137,9 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	if c.s.o.Lenient {
 		return nil
 	}
-	if !c.in.Flag(wire.HeaderCrossPartition) {
+	// SDKs that make a container without a partition key do not ask to cross keys when they query the container.
+	keyless := slices.Equal(q.cont.Spec().Paths, []string{systemPath})
+	if !c.in.Flag(wire.HeaderCrossPartition) && !keyless {
 		return wire.BadRequest("Cross partition query is required but disabled. Please set " +
 			"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
 			"your query to avoid this exception: a filter that leaves one partition key does")
