@@ -68,7 +68,7 @@ func queryItems(c *call) error {
 	case c.in.Flag(wire.HeaderIndexMetricsV2):
 		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetricsV2)
 	case c.in.Flag(wire.HeaderIndexMetrics):
-		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetrics)
+		c.out.Set(wire.AnswerIndexMetrics, q.IndexMetrics())
 	}
 	return c.sendReply(http.StatusOK, docs.Finish())
 }
