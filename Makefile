@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-spring conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -292,6 +292,15 @@ conformance-java: ## the Java SDK and its processor against this server (skipped
 	javac -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/java/*.java && \
 	$(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
 	java -cp "$$dir/classes:$$(cat "$$dir/classpath")" Run "$$dir/changefeed" "$$dir"
+
+conformance-spring: ## Spring Data against this server (skipped without java, javac and mvn; no registry has its own tests)
+	@for tool in java javac mvn; do command -v $$tool >/dev/null || { echo "skipped: this needs $$tool"; exit 0; }; done; \
+	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
+	{ mvn -q -B -Dstyle.color=never -f conformance/spring/pom.xml dependency:build-classpath -Dmdep.outputFile="$$dir/classpath" || \
+		{ echo "skipped: the library cannot be had"; exit 0; }; } && \
+	javac -parameters -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/spring/*.java && \
+	$(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
+	java -cp "$$dir/classes:$$(cat "$$dir/classpath")" conformance.Run "$$dir/changefeed" "$$dir"
 
 NPM_PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error
