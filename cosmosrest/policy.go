@@ -67,6 +67,11 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
 }
 
+// isKeyless reports whether a container has the key that is given to containers made without one.
+func isKeyless(cont *docstore.Container) bool {
+	return slices.Equal(cont.Spec().Paths, []string{systemPath})
+}
+
 // versionNumbers maps the Java SDK's spelling of partition key versions to numbers.
 var versionNumbers = map[string]string{`"V1"`: "1", `"V2"`: "2"}
 

@@ -3,7 +3,6 @@ package cosmosrest
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
@@ -138,8 +137,7 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return nil
 	}
 	// SDKs that make a container without a partition key do not ask to cross keys when they query the container.
-	keyless := slices.Equal(q.cont.Spec().Paths, []string{systemPath})
-	if !c.in.Flag(wire.HeaderCrossPartition) && !keyless {
+	if !c.in.Flag(wire.HeaderCrossPartition) && !isKeyless(q.cont) {
 		return wire.BadRequest("Cross partition query is required but disabled. Please set " +
 			"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
 			"your query to avoid this exception: a filter that leaves one partition key does")

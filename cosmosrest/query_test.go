@@ -393,6 +393,11 @@ func TestAContainerWithoutAKeyOfItsOwnIsQueriedWithoutAKey(t *testing.T) {
 	if got := column(t, w.ask(t, headers, "SELECT * FROM c WHERE c.id = 'a'").list(t, "Documents"), "id"); got != "a" {
 		t.Errorf("found %q, want a", got)
 	}
+	w.do(t, "PUT", "/dbs/db/colls/c", nil, `{"id":"c","defaultTtl":5}`).want(t, http.StatusOK)
+	if key := w.do(t, "GET", "/dbs/db/colls/c", nil, "").object(t)["partitionKey"]; fmt.Sprint(key) !=
+		"map[kind:Hash paths:[/_partitionKey]]" {
+		t.Errorf("after a replace without a key: the key is %v", key)
+	}
 }
 
 func TestLenientQueriesCrossPartitions(t *testing.T) {

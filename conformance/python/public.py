@@ -56,7 +56,7 @@ def install(where):
 def test(python, tests, name):
     """test runs one file, and returns the outcomes of its tests."""
     report = tests / (name.replace("/", "_") + ".xml")
-    command = [python, "-m", "pytest", name, "--quiet", "--no-header", "--tb=short", f"--timeout={TEST_LIMIT}"]
+    command = [python, "-m", "pytest", name, "--quiet", "--no-header", "--tb=native", f"--timeout={TEST_LIMIT}"]
     command += ["-p", "no:cacheprovider", "-o", "junit_family=xunit1", f"--junitxml={report}"]
     command += ["-m", f"not ({SKIPPED_MARKS})"]
     path = os.pathsep.join([str(HERE / "standin"), str(tests)])
