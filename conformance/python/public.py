@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import venv
 import xml.etree.ElementTree
 
@@ -27,6 +28,7 @@ SDK = "azure-cosmos==4.17.1"
 FILES_AT_ONCE = 4
 TEST_LIMIT = 90  # seconds, of one test
 FILE_LIMIT = 900  # seconds, of one file
+RUN_LIMIT = 3600  # seconds, of all
 # What the SDK calls an account with several regions, or with a feature that needs them.
 SKIPPED_MARKS = (
     "cosmosMultiRegion or cosmosCircuitBreakerMultiRegion or cosmosAADMultiRegion"
@@ -53,8 +55,9 @@ def install(where):
     return python, tests
 
 
-def test(python, tests, name):
-    """test runs one file, and returns the outcomes of its tests."""
+def test(python, tests, name, end):
+    """test runs one file, until the end of the run at most, and returns the outcomes of its tests."""
+    limit = max(1, min(FILE_LIMIT, end - time.monotonic()))
     report = tests / (name.replace("/", "_") + ".xml")
     command = [python, "-m", "pytest", name, "--quiet", "--no-header", "--tb=native", f"--timeout={TEST_LIMIT}"]
     command += ["-p", "no:cacheprovider", "-o", "junit_family=xunit1", f"--junitxml={report}"]
@@ -63,10 +66,10 @@ def test(python, tests, name):
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ended = subprocess.run(
-            command, cwd=tests, env=environment, capture_output=True, text=True, timeout=FILE_LIMIT, check=False
+            command, cwd=tests, env=environment, capture_output=True, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
-        return [{"test": name, "outcome": "failed", "message": f"not finished within {FILE_LIMIT} seconds"}]
+        return [{"test": name, "outcome": "failed", "message": f"not finished within {limit:.0f} seconds"}]
     if not report.exists():
         last = (ended.stdout + ended.stderr).strip().splitlines()[-1:]
         return [{"test": name, "outcome": "failed", "message": "no report: " + "".join(last)}]
@@ -98,8 +101,9 @@ def main(results, only):
         try:
             found = (path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py"))
             names = sorted(name for name in found if only in name and name != "test_config.py")
+            end = time.monotonic() + RUN_LIMIT
             with concurrent.futures.ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-                rows = [row for rows in pool.map(lambda name: test(python, tests, name), names) for row in rows]
+                rows = [row for rows in pool.map(lambda name: test(python, tests, name, end), names) for row in rows]
         finally:
             ended = run.stop(server)
         pathlib.Path(results).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
