@@ -111,8 +111,10 @@ func replaceContainer(c *call) error {
 		return err
 	}
 	// Clients that made the container without a partition key replace it without one.
-	if said := readMeta(cont.Spec().Meta).Body["partitionKey"]; isKeyless(cont) && p["partitionKey"] == nil && said != nil {
-		p["partitionKey"] = said
+	if isKeyless(cont) && p["partitionKey"] == nil {
+		if said := readMeta(cont.Spec().Meta).Body["partitionKey"]; said != nil {
+			p["partitionKey"] = said
+		}
 	}
 	next, err := p.checkSpec(c.s.o.Lenient)
 	if err != nil {

@@ -5,7 +5,8 @@ outcome of each into a file: one JSON object a line, for tools/suites.
     python3 public.py results.ndjson query      those of the files whose names contain "query"
 
 Each file runs in a process of its own, some files at once. The tests have the emulator's address compiled in: port 8081
-of 127.0.0.1 must be free. Tests for accounts with several regions, or with features that this server never has, are left out (SKIPPED_MARKS).
+of 127.0.0.1 must be free. Tests for accounts with several regions, or with features that this server never
+has, are left out (SKIPPED_MARKS).
 The server is a new store in memory; containers are not throttled, and the emulator's Entra tokens are accepted.
 """
 

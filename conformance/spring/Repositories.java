@@ -40,7 +40,8 @@ public final class Repositories {
 
     private void fill() {
         orders.saveAll(List.of(new Order("a", "Bonn", 10, "Ant"), new Order("b", "Bonn", 20, "bee"),
-                new Order("c", "Rome", 30, "Cat"), new Order("d", "Rome", 40, "ant"), new Order("e", "Oslo", 50, "Elk")));
+                new Order("c", "Rome", 30, "Cat"), new Order("d", "Rome", 40, "ant"),
+                new Order("e", "Oslo", 50, "Elk")));
     }
 
     public void savesAndReads() {

@@ -113,8 +113,8 @@ func (c *compiler) compileCondition(s *condition) *plan {
 // whatever range the query runs over; its subqueries may read the whole container.
 func (q *Query) WithoutFrom() bool { return !q.isCondition && q.plan.withoutFrom() }
 
-// CountsOnly reports whether the query counts documents and names nothing in them, such as SELECT VALUE COUNT(1) FROM c.
-// The service answers such a query from its index.
+// CountsOnly reports whether the query counts documents and names nothing in them, such as SELECT VALUE COUNT(1)
+// FROM c. The service answers such a query from its index.
 func (q *Query) CountsOnly() bool {
 	p := q.plan
 	counts := !slices.ContainsFunc(p.aggregates, func(a aggregate) bool { return a.name != "COUNT" })
