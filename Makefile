@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-rust conformance-vectorstores conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
+.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-spring conformance-rust conformance-vectorstores conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -236,9 +236,16 @@ deploy-check: ## the manifests by the types of Kubernetes and KEDA, and the step
 conformance-cloudevents: ## the CNCF's SDK for CloudEvents against the webhooks of the outbox, both ways
 	cd conformance/cloudevents && $(GO) test -count=1 ./...
 
-conformance-js: ## the JavaScript SDK against this server (skipped without node and npm)
+# ONLY=NAME runs a part of the SDK's tests; UPDATE=1 writes the list of those that fail anew
+JUDGE = $(GO) run ./tools/suites -results "$$results" $(if $(ONLY),-part) $(if $(UPDATE),-update)
+
+conformance-js: ## own tests of the JavaScript SDK, and the SDK's own, against this server (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
-	cd conformance/js && { npm ci --no-audit --no-fund --loglevel=error || { echo "skipped: the SDK cannot be had"; exit 0; }; } && node run.mjs
+	for dir in js js/public; do \
+		(cd conformance/$$dir && npm ci --no-audit --no-fund --loglevel=error) || { echo "skipped: the SDK cannot be had"; exit 0; }; \
+	done; \
+	$(if $(ONLY)$(UPDATE),,(cd conformance/js && node run.mjs) &&) results=$$(mktemp) && trap 'rm -f "$$results"' EXIT && \
+	(cd conformance/js/public && node run.mjs "$$results" '$(ONLY)') && $(JUDGE) -list conformance/js/known.txt
 
 conformance-servicebus: ## Microsoft's client for JavaScript against the peer that stands in for Service Bus (skipped without node and npm)
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "skipped: this needs node and npm"; exit 0; }; \
@@ -261,10 +268,12 @@ kafka: ## publishing to Apache Kafka, started on the loopback (skipped without j
 		{ echo "skipped: Kafka cannot be had"; exit 0; }; } && \
 	$(GO) test -count=1 -v -run TestKafka ./outbox/kafkapub -kafka "$$(cat "$$dir/classpath")"
 
-conformance-python: ## the Python SDK against this server (skipped without python3; the SDK is installed for the run)
+conformance-python: ## own tests of the Python SDK, and the SDK's own, against this server (skipped without python3; minutes)
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "skipped: this needs python3 with ensurepip and venv"; exit 0; }; \
-	python3 conformance/python/run.py
+	$(if $(ONLY)$(UPDATE),,python3 conformance/python/run.py &&) results=$$(mktemp) && trap 'rm -f "$$results"' EXIT && \
+	{ python3 conformance/python/public.py "$$results" '$(ONLY)' || { code=$$?; [ $$code = 3 ] && exit 0; exit $$code; }; } && \
+	$(JUDGE) -list conformance/python/known.txt
 
 conformance-vectorstores: ## the vector stores of langchain and semantic-kernel against this server (skipped without python3; they are installed for the run)
 	@command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || \
@@ -294,6 +303,15 @@ conformance-rust: ## the Rust SDK, unconfigured, against this server (skipped wi
 	cargo fetch --quiet --locked --manifest-path conformance/rust/Cargo.toml || { echo "skipped: the SDK cannot be had"; exit 0; }; \
 	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && $(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
 	cargo run --quiet --locked --manifest-path conformance/rust/Cargo.toml -- "$$dir/changefeed" "$$dir"
+
+conformance-spring: ## Spring Data against this server (skipped without java, javac and mvn; no registry has its own tests)
+	@for tool in java javac mvn; do command -v $$tool >/dev/null || { echo "skipped: this needs $$tool"; exit 0; }; done; \
+	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
+	{ mvn -q -B -Dstyle.color=never -f conformance/spring/pom.xml dependency:build-classpath -Dmdep.outputFile="$$dir/classpath" || \
+		{ echo "skipped: the library cannot be had"; exit 0; }; } && \
+	javac -parameters -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/spring/*.java && \
+	$(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
+	java -cp "$$dir/classes:$$(cat "$$dir/classpath")" conformance.Run "$$dir/changefeed" "$$dir"
 
 NPM_PLATFORMS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error

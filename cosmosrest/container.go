@@ -116,6 +116,12 @@ func replaceContainer(c *call) error {
 	if err != nil {
 		return err
 	}
+	// Clients that made the container without a partition key replace it without one.
+	if isKeyless(cont) && p["partitionKey"] == nil {
+		if said := readMeta(cont.Spec().Meta).Body["partitionKey"]; said != nil {
+			p["partitionKey"] = said
+		}
+	}
 	next, err := p.checkSpec(c.s.o.Lenient)
 	if err != nil {
 		return err

@@ -70,7 +70,15 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 	if err = p.checkAgreement(); err != nil {
 		return s, err
 	}
+	if _, err = p.computed(); err != nil {
+		return s, err
+	}
 	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
+}
+
+// isKeyless reports whether a container has the key that is given to containers made without one.
+func isKeyless(cont *docstore.Container) bool {
+	return slices.Equal(cont.Spec().Paths, []string{systemPath})
 }
 
 // versionNumbers maps the Java SDK's spelling of partition key versions to numbers.

@@ -84,7 +84,7 @@ func (q *itemQuery) answer(c *call) (err error) {
 	case c.in.Flag(wire.HeaderIndexMetricsV2):
 		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetricsV2)
 	case c.in.Flag(wire.HeaderIndexMetrics):
-		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetrics)
+		c.out.Set(wire.AnswerIndexMetrics, q.IndexMetrics())
 	}
 	return c.sendDocuments(http.StatusOK, docs.Finish())
 }
@@ -102,6 +102,7 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 	if err != nil {
 		return q, err
 	}
+	text.Computed = computedOf(q.cont)
 	if q.sel, err = c.readSelection(q.cont); err != nil {
 		return q, err
 	}
@@ -158,7 +159,8 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	if c.s.o.Lenient {
 		return nil
 	}
-	if !c.in.Flag(wire.HeaderCrossPartition) {
+	// SDKs that make a container without a partition key do not ask to cross keys when they query the container.
+	if !c.in.Flag(wire.HeaderCrossPartition) && !isKeyless(q.cont) {
 		e := wire.BadRequest("Cross partition query is required but disabled. Please set " +
 			"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
 			"your query to avoid this exception. A filter that leaves one partition key does")

@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -213,8 +214,18 @@ func TestTheUseOfAnIndexIsAllAtMost(t *testing.T) {
 
 func TestIndexMetricsComeInTheVersionThatIsAskedFor(t *testing.T) {
 	w, _ := newContainer(t, Options{})
+	const none = `"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}`
+	first := func(used string) string {
+		return base64.StdEncoding.EncodeToString([]byte(`{"UtilizedSingleIndexes":[` + used + `],` + none))
+	}
+	ofKey := first(`{"FilterExpression":"","IndexSpec":"/pk/?","FilterPreciseSet":true,"IndexPreciseSet":true,` +
+		`"IndexImpactScore":"High"}`)
+	if got := w.ask(t, across("x-ms-cosmos-populateindexmetrics", "True", "x-ms-documentdb-partitionkey", `["p"]`),
+		"SELECT * FROM c").want(t, 200).header.Get("x-ms-cosmos-index-utilization"); got != ofKey {
+		t.Errorf("of a key: %q, want %q", got, ofKey)
+	}
 	for name, want := range map[string]string{
-		"x-ms-cosmos-populateindexmetrics":    query.IndexMetrics,
+		"x-ms-cosmos-populateindexmetrics":    first(""),
 		"x-ms-cosmos-populateindexmetrics-V2": query.IndexMetricsV2,
 		"x-ms-other":                          "",
 	} {
@@ -225,6 +236,22 @@ func TestIndexMetricsComeInTheVersionThatIsAskedFor(t *testing.T) {
 	}
 	if !json.Valid([]byte(query.IndexMetricsV2)) {
 		t.Errorf("%s is not JSON", query.IndexMetricsV2)
+	}
+}
+
+// The service counts in its index.
+func TestAQueryThatOnlyCountsReadsNoDocuments(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", "")
+	w.item(t, "b", "")
+	headers := across("x-ms-documentdb-partitionkey", `["p"]`)
+	for text, read := range map[string]int{
+		"SELECT VALUE COUNT(1) FROM c": 0, "SELECT COUNT(1) AS n FROM c": 0, "SELECT VALUE COUNT(c.id) FROM c": 2,
+		"SELECT VALUE COUNT(1) FROM c WHERE c.id = 'a'": 1, "SELECT VALUE MAX(1) FROM c": 2, "SELECT VALUE 1 FROM c": 2,
+	} {
+		if got := w.ask(t, headers, text).read(t); got != read {
+			t.Errorf("%s reads %d documents, want %d", text, got, read)
+		}
 	}
 }
 

@@ -6,52 +6,17 @@
 //
 // It ends with a line such as "80 passed, 0 failed", and with status 1 unless every test passed.
 
-import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
-import { createInterface } from "node:readline";
 import { run } from "node:test";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
+import { build, serve, stop } from "./server.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const startLimit = 10_000; // milliseconds
-const stopLimit = 10_000;
-const testLimit = 60_000; // of one test
+const testLimit = 60_000; // milliseconds, of one test
 const filesAtOnce = 2;
-
-/** build makes the binary that is tested, and answers where it is. */
-function build(dir) {
-  const binary = join(dir, "changefeed");
-  const made = spawnSync("go", ["build", "-o", binary, "./cmd/changefeed"], { cwd: join(here, "..", ".."), stdio: "inherit" });
-  if (made.status !== 0) throw new Error(`build changefeed: ${made.error?.message ?? `status ${made.status}`}`);
-  return binary;
-}
-
-/** serve starts the server and waits until it says where it listens. */
-async function serve(binary, dir) {
-  const args = ["serve", "--db", join(dir, "store"), "--listen", "127.0.0.1:0", "-o", "json"];
-  const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });
-  process.once("exit", () => child.kill("SIGKILL")); // if it is still there
-  const ended = new Promise((resolve) => child.once("exit", (code, signal) => resolve(code ?? signal)));
-  const said = new Promise((resolve) => createInterface(child.stdout).once("line", resolve));
-  const line = await Promise.race([said, ended, late(startLimit)]);
-  if (typeof line !== "string" || !line.startsWith("{")) {
-    throw new Error(`start changefeed serve: ${line ?? `it said nothing for ${startLimit} ms`}`);
-  }
-  return { child, ended, ...JSON.parse(line) };
-}
-
-/** stop asks the server to end, and answers how it did. */
-async function stop(server) {
-  server.child.kill("SIGTERM");
-  const status = await Promise.race([server.ended, late(stopLimit)]);
-  if (status === undefined) server.child.kill("SIGKILL");
-  return status;
-}
-
-const late = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds).unref());
 
 /** test runs the files, shows what fails, and counts. A file that does not load counts as failed. */
 async function test(files) {
@@ -75,7 +40,7 @@ async function main(only) {
   if (files.length === 0) throw new Error(`no file is named *${only}*-test.mjs`);
   const dir = mkdtempSync(join(tmpdir(), "conformance-js-"));
   process.once("exit", () => rmSync(dir, { recursive: true, force: true }));
-  const server = await serve(build(dir), dir);
+  const server = await serve(build(dir), ["--db", join(dir, "store")]);
   Object.assign(process.env, {
     NODE_EXTRA_CA_CERTS: server.certificate, // read when a process starts: the tests run in children
     COSMOS_ENDPOINT: server.endpoint,

@@ -30,16 +30,27 @@ def install(where):
     return python if got.returncode == 0 else None
 
 
-def serve(where):
+def serve(where, *flags):
     """serve builds and starts the server, and waits until it says where it listens."""
     binary = where / "changefeed"
     subprocess.run(["go", "build", "-o", binary, "./cmd/changefeed"], cwd=HERE.parent.parent, check=True)
-    command = [binary, "serve", "--db", where / "store", "--listen", "127.0.0.1:0", "-o", "json"]
+    command = [binary, "serve", *flags, "-o", "json"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     line = server.stdout.readline()
     if not line.startswith("{"):
         raise RuntimeError(f"start changefeed serve: it ended with {server.wait()}")
     return server, json.loads(line)
+
+
+def stop(server):
+    """stop asks the server to end, and returns its status."""
+    try:
+        server.send_signal(signal.SIGTERM)
+        return server.wait(STOP_LIMIT)
+    except subprocess.TimeoutExpired:
+        return "a kill: it did not stop within 10 seconds"
+    finally:
+        server.kill()  # if it is still there
 
 
 def main(only):
@@ -49,7 +60,7 @@ def main(only):
         if python is None:
             print("skipped: the SDK cannot be installed")
             return 0
-        server, account = serve(where)
+        server, account = serve(where, "--db", where / "store", "--listen", "127.0.0.1:0")
         try:
             environment = os.environ | {
                 "COSMOS_ENDPOINT": account["endpoint"],
@@ -58,10 +69,8 @@ def main(only):
                 "PYTHONDONTWRITEBYTECODE": "1",
             }
             status = subprocess.run([python, HERE / "suite.py", only], env=environment, check=False).returncode
-            server.send_signal(signal.SIGTERM)
-            ended = server.wait(STOP_LIMIT)
         finally:
-            server.kill()  # if it is still there
+            ended = stop(server)
         if ended != 0:
             print(f"changefeed serve ended with {ended}", file=sys.stderr)
         return 1 if ended != 0 else status

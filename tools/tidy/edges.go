@@ -256,6 +256,7 @@ var edges = map[string][]string{
 	"tools/pictures":                   {},
 	"tools/reference":                  {},
 	"tools/size":                       {},
+	"tools/suites":                     {},
 	"tools/api":                        {thirdParty}, // loads packages with their types
 	"tools/workflow":                   {thirdParty}, // reads YAML
 	"tools/release":                    {thirdParty}, // a module of its own, which reads packages

@@ -115,12 +115,14 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^dashboard/page/[a-z]+\.(html|css|js|svg)$`),
 	regexp.MustCompile(`^(conformance/browser|docs/\.site)/(navigation|package(-lock)?)\.json$`),
 	regexp.MustCompile(`^docs/\.site/\.vitepress/(config\.mjs|theme/(index\.js|style\.css))$`),
-	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
+	regexp.MustCompile(`^conformance/(js(/public)?|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
-	regexp.MustCompile(`^conformance/(python|vectorstores)/([a-z_]+\.py|requirements\.txt)$`),
+	regexp.MustCompile(`^conformance/(python|vectorstores)/([a-z_]+\.py|(public-)?requirements\.txt)$`),
+	regexp.MustCompile(`^conformance/python/standin/devtools_testutils/[a-z_]+\.py$`), // for the SDK's own tests
+	regexp.MustCompile(`^conformance/(js|python)/known\.txt$`),                        // tests that fail, with reasons
 	regexp.MustCompile(`^clients/python/(README\.md|pyproject\.toml|requirements\.txt)$`),
 	regexp.MustCompile(`^clients/python/([a-z]+/)*(_{0,2}[a-z_]+\.py|py\.typed)$`),
-	regexp.MustCompile(`^conformance/java/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
+	regexp.MustCompile(`^conformance/(java|spring)/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
 	regexp.MustCompile(`^conformance/rust/(Cargo\.(toml|lock)|src/[a-z]+\.rs)$`),
 	regexp.MustCompile(`^conformance/kafka/pom\.xml$`), // the broker itself
 	regexp.MustCompile(`^clients/node/(src/[a-z]+\.ts|test/[a-z-]+\.(mjs|ts)|(pack|eslint\.config)\.mjs)$`),

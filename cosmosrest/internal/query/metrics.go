@@ -15,9 +15,28 @@ import (
 // JSON. Its lists are empty, because indexes cannot be chosen here: all existing indexes are used.
 const IndexMetricsV2 = `{"UtilizedIndexes":{"SingleIndexes":[],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[]}}`
 
-// IndexMetrics is the same answer in the first version, whose JSON is encoded in base64.
-var IndexMetrics = base64.StdEncoding.EncodeToString([]byte(
-	`{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}`))
+// usedIndex is an index in the first version of the index metrics.
+type usedIndex struct {
+	FilterExpression string
+	IndexSpec        string
+	FilterPreciseSet bool
+	IndexPreciseSet  bool
+	IndexImpactScore string
+}
+
+// IndexMetrics returns the index metrics in the first version, whose JSON is encoded in base64. If the request names a
+// key, the only index is that of the key's paths, as in the service.
+func (q *Query) IndexMetrics() string {
+	used := []usedIndex{}
+	if q.sel.Key != "" {
+		for _, path := range q.cont.Spec().Paths {
+			used = append(used, usedIndex{"", path + "/?", true, true, "High"})
+		}
+	}
+	return base64.StdEncoding.EncodeToString(wire.Encode(struct {
+		UtilizedSingleIndexes, PotentialSingleIndexes, UtilizedCompositeIndexes, PotentialCompositeIndexes []usedIndex
+	}{used, []usedIndex{}, []usedIndex{}, []usedIndex{}}))
+}
 
 // Measure turns on the measurement of the time for loading documents, for [Query.Metrics].
 func (q *Query) Measure() { q.scan.timed = true }
@@ -25,16 +44,21 @@ func (q *Query) Measure() { q.scan.timed = true }
 // leastLoading is the shortest loading time that is reported, because clients interpret 0 as no documents read.
 const leastLoading = 10 * time.Microsecond
 
-// Metrics returns the query metrics of a page, in the service's form. Phases that are not measured separately are
+// Metrics returns the query metrics of a page, in the service's form. As there, a query that only counts reads no
+// documents. Phases that are not measured separately are
 // part of the total.
 func (q *Query) Metrics(page *wire.Documents) string {
 	total := time.Since(q.begun)
 	ratio := 1.0
-	if q.scan.docs > 0 {
-		ratio = min(1, float64(page.Count())/float64(q.scan.docs))
+	docs, bytes := q.scan.docs, q.scan.bytes
+	if q.parsed.CountsOnly() {
+		docs, bytes = 0, 0
+	}
+	if docs > 0 {
+		ratio = min(1, float64(page.Count())/float64(docs))
 	}
 	loading := q.scan.loading
-	if q.scan.docs > 0 {
+	if docs > 0 {
 		loading = max(loading, leastLoading)
 	}
 	return fmt.Sprintf("totalExecutionTimeInMs=%.2f;queryCompileTimeInMs=%.2f;queryLogicalPlanBuildTimeInMs=0.00;"+
@@ -43,7 +67,7 @@ func (q *Query) Metrics(page *wire.Documents) string {
 		"userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount=%d;retrievedDocumentSize=%d;"+
 		"outputDocumentCount=%d;outputDocumentSize=%d;writeOutputTimeInMs=0.00;indexUtilizationRatio=%.2f",
 		milliseconds(total), milliseconds(q.compiled), milliseconds(total-q.compiled), milliseconds(loading),
-		q.scan.docs, q.scan.bytes, page.Count(), page.Size(), ratio)
+		docs, bytes, page.Count(), page.Size(), ratio)
 }
 
 // milliseconds returns a duration as the service writes it.

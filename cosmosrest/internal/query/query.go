@@ -38,6 +38,8 @@ type Text struct {
 	Parameters []sql.Parameter `json:"parameters"`
 
 	ResumeFilter *sql.ResumeFilter `json:"resumeFilter"`
+
+	Computed []*sql.Computed `json:"-"` // computed properties of the container
 }
 
 // ParseText reads the body of a query.
@@ -68,6 +70,7 @@ func (t *Text) bind(q *sql.Query, m *meter.Request) (*sql.Bound, error) {
 		err = b.From(*t.ResumeFilter)
 	}
 	if err == nil {
+		b.Compute(t.Computed)
 		b.Meter(m)
 	}
 	return b, err

@@ -55,10 +55,16 @@ func (n path) eval(f *frame) value {
 	return m.v
 }
 
-// find walks down the path. The cost of each step is the text that the step may have to walk over.
+// find walks down the path. A computed property takes the place of a member of the same name. The cost of each step is
+// the text that the step may have to walk over.
 func (n path) find(f *frame) value {
-	v := f.slots[n.slot]
-	for _, step := range n.steps {
+	v, steps := f.slots[n.slot], n.steps
+	if f.computed != nil && n.slot == rootSlot && len(steps) > 0 && steps[0].index < 0 {
+		if c := f.computed[steps[0].name]; c != nil {
+			v, steps = c.of(f, v), steps[1:]
+		}
+	}
+	for _, step := range steps {
 		if !f.spendWork(len(v.raw)) {
 			return value{}
 		}

@@ -38,7 +38,8 @@ type frame struct {
 	ended      error           // the meter's error
 	spread     int             // bytes of arrays that are split at present
 
-	patterns map[string]*expression // compiled for RegexMatch
+	patterns map[string]*expression  // compiled for RegexMatch
+	computed map[string]*computation // computed properties of the container, by name
 
 	distances map[string]string // distance functions of vectors, by path
 	vectors   map[int][]float64 // decoded vectors of the query, by their offsets in its text

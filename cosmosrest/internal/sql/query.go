@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,6 +115,14 @@ func (c *compiler) compileCondition(s *condition) *plan {
 // WithoutFrom reports whether the rows of the query come from no document. Such rows come once for the container,
 // whatever range the query runs over; its subqueries may read the whole container.
 func (q *Query) WithoutFrom() bool { return !q.isCondition && q.plan.withoutFrom() }
+
+// CountsOnly reports whether the query counts documents and names nothing in them, such as SELECT VALUE COUNT(1)
+// FROM c. The service answers such a query from its index.
+func (q *Query) CountsOnly() bool {
+	p := q.plan
+	counts := !slices.ContainsFunc(p.aggregates, func(a aggregate) bool { return a.name != "COUNT" })
+	return counts && len(p.aggregates) > 0 && q.memos == 0 && q.slots == 1 && len(q.apart) == 0
+}
 
 // Parameter is the value of a @name in a query.
 type Parameter struct {
