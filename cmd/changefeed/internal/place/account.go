@@ -265,7 +265,7 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	}
 	opened.atOnce = o.AtOnce
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
-		cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
+		cosmos.Options{Transport: opened.http, Logger: o.clientLog()}); err != nil {
 		if errors.Is(err, feed.ErrBadRequest) && Status(err) == 0 { // no account was asked
 			return nil, usage.Error{Err: fmt.Errorf("%s: %s", cmp.Or(c.from, a.Field),
 				strings.TrimPrefix(err.Error(), "open account: "))}
