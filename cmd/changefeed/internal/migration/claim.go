@@ -41,8 +41,8 @@ type shape struct {
 	Transform   []string `json:"transform,omitempty"`
 }
 
-// shape returns what the copy does to documents.
-func (c *Copy) shape() shape { return shape{c.TTL, c.DeletedWhen, c.Transform} }
+// shapeOf returns what the copy of a pair does to documents.
+func shapeOf(p *Pair) shape { return shape{p.TTL, p.DeletedWhen, p.Transform} }
 
 // differsFrom returns the flag that differs from an earlier shape, its value, and what it was; field is empty if none
 // does.
@@ -89,8 +89,8 @@ func (c *Copy) claimUnits(ctx context.Context, opened *containers, at place.Addr
 	return nil
 }
 
-// claim notes the target and the shape in the record of a unit, if the unit exists, and refuses a unit of another target
-// or shape.
+// claim notes the target and the shape in the record of a unit, if the unit exists, and refuses a unit of another
+// target or shape.
 func (c *Copy) claim(ctx context.Context, store feed.LeaseStore, opened *containers, name string,
 	at place.Address,
 ) error {
@@ -99,7 +99,7 @@ func (c *Copy) claim(ctx context.Context, store feed.LeaseStore, opened *contain
 		target = opened.target.Concrete().RID()
 	}
 	commands := unit.Commands{Leases: at.String(), Name: name, Source: opened.source.Address.String()}
-	mine, err := json.Marshal(c.shape())
+	mine, err := json.Marshal(shapeOf(&c.Pair))
 	if err != nil {
 		return fmt.Errorf("note the shape of unit %q: %w", name, err)
 	}
@@ -121,7 +121,7 @@ func (c *Copy) claim(ctx context.Context, store feed.LeaseStore, opened *contain
 				"leases of the unit: %s", opened.targetAt, name,
 				commands.Complete("changefeed leases delete"))}
 		case hadShape != "" && hadShape != string(mine):
-			if err := c.refuseShape(hadShape, name, commands); err != nil {
+			if err := refuse(shapeOf(&c.Pair), hadShape, name, commands); err != nil {
 				return err
 			}
 		}
@@ -140,13 +140,13 @@ func (c *Copy) claim(ctx context.Context, store feed.LeaseStore, opened *contain
 	}
 }
 
-// refuseShape refuses a unit that has copied documents in another shape.
-func (c *Copy) refuseShape(text, name string, commands unit.Commands) error {
+// refuse refuses a unit that has copied documents in another shape.
+func refuse(s shape, text, name string, commands unit.Commands) error {
 	var had shape
 	if err := json.Unmarshal([]byte(text), &had); err != nil {
 		return fmt.Errorf("read what unit %q does to documents: %q: %w", name, text, err)
 	}
-	field, is, was := c.shape().differsFrom(had)
+	field, is, was := s.differsFrom(had)
 	if field == "" {
 		return nil
 	}

@@ -69,8 +69,8 @@ func TestLeasesServeASingleTransform(t *testing.T) {
 		tt.change(&w.pair)
 		for _, w.copy.DryRun = range []bool{true, false} {
 			err := w.run()
-			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || !strings.Contains(err.Error(), "leases delete") ||
-				!strings.Contains(err.Error(), "--name") {
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || !strings.Contains(err.Error(), "--name") ||
+				!strings.Contains(err.Error(), "leases delete") {
 				t.Errorf("want %s… with what to do, got %v", tt.want, err)
 			}
 		}
