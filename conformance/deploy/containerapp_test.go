@@ -92,7 +92,9 @@ func TestTheContainerAppHasTheMembersOfMicrosoftsType(t *testing.T) {
 		}
 	}
 	for old, wrong := range map[string]string{
-		"maxReplicas: 20": "maximumReplicas: 20", "keyVaultUrl": "keyVaultAddress", "minReplicas: 1": "minReplicas: one",
+		"maxReplicas: 20": "maximumReplicas: 20",
+		"keyVaultUrl":     "keyVaultAddress",
+		"minReplicas: 1":  "minReplicas: one",
 	} {
 		changed := strings.Replace(string(text), old, wrong, 1)
 		if _, lost, err := readApp([]byte(changed)); changed == string(text) || len(lost) == 0 && err == nil {

@@ -81,7 +81,9 @@ func TestOnlyAFunctionMayHaveNoName(t *testing.T) {
 func TestAFunctionAndAUnitOfOneNameShareNoBox(t *testing.T) {
 	server := cosmostest.NewTestServer(t)
 	for _, spec := range []docstore.ContainerSpec{
-		{ID: "orders", Paths: []string{"/city"}}, docstore.LeaseSpec("leases"), {ID: "letters", Paths: []string{"/key"}},
+		{ID: "orders", Paths: []string{"/city"}},
+		docstore.LeaseSpec("leases"),
+		{ID: "letters", Paths: []string{"/key"}},
 	} {
 		if _, err := server.DB.CreateContainer(t.Context(), spec); err != nil {
 			t.Fatal(err)
@@ -129,7 +131,8 @@ func TestAFunctionAndAUnitOfOneNameShareNoBox(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = check("Seen", letters)
-	if !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), `function "Seen" has no leaseContainerPrefix`) {
+	const want = `function "Seen" has no leaseContainerPrefix`
+	if !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), want) {
 		t.Errorf("beside a unit of its name: %v, want a refusal", err)
 	}
 	if err := errors.Join(check("Other", letters), check("Seen", "")); err != nil {

@@ -66,7 +66,8 @@ func TestSeveralInstancesCopyTogether(t *testing.T) {
 		running.Go(func() {
 			c := Copy{
 				Pair: Pair{
-					Source: server.URL + "/default/from", Target: server.URL + "/default/to", Writers: 8, TTL: Remaining,
+					Source: server.URL + "/default/from", Target: server.URL + "/default/to",
+					Writers: 8, TTL: Remaining,
 					SourceAccount: place.Settings{Key: server.Key}, TargetAccount: place.Settings{Key: server.Key},
 				},
 				Instance: fmt.Sprint("copier", i), Expiration: 2 * time.Second, Log: silent(), Say: func(string) {},
