@@ -557,7 +557,8 @@ func TestALeaseBesideAnotherBeginsWhenTheOtherHasEndedOrPassedIt(t *testing.T) {
 				}
 				begun := make(chan feed.Lease, 10)
 				b := w.run("b", y, changefeed.Options{
-					MaxItems: 1, Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) { begun <- l }},
+					MaxItems: 1,
+					Hooks:    changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) { begun <- l }},
 				})
 				if l := <-begun; l.Range != late.of {
 					t.Fatalf("b has begun %s first, want the late lease", l.Token)

@@ -69,11 +69,12 @@ func (v *View) overlappingLeases(lease feed.Record) (others []feed.Record) {
 	})
 }
 
-// IsWorkedOnBeside reports whether an instance may work on another lease with keys in common with a lease. The worker of
-// a lease that is split or joined works no more.
+// IsWorkedOnBeside reports whether an instance may work on another lease that has keys in common with a lease. The
+// worker of a lease that is split or joined works no more.
 func (v *View) IsWorkedOnBeside(lease feed.Record, expiration time.Duration) bool {
 	return slices.ContainsFunc(v.overlappingLeases(lease), func(other feed.Record) bool {
-		return other.State == feed.StateLive && !other.Free() && !IsExpired(other, v.Now(), expiration) && !IsLate(other)
+		return other.State == feed.StateLive && !other.Free() && !IsLate(other) &&
+			!IsExpired(other, v.Now(), expiration)
 	})
 }
 

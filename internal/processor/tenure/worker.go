@@ -197,8 +197,8 @@ func (w *worker) begin() instance.Ending {
 }
 
 // awaitOthers waits while another lease is worked on that has keys in common with this lease: a late create has left
-// one of the two. If one of them is redundant, its worker removes it meanwhile. If none is, both are worked on after the
-// time for which an owner may trust its lease, and the overlap is reported.
+// one of the two. If one of the two is redundant, its worker removes that lease meanwhile. If none is, both are worked
+// on after the time for which an owner may trust its lease, and the overlap is reported.
 func (w *worker) awaitOthers() instance.Ending {
 	end := time.Now().Add(w.in.Options.Expiration + records.ClockGrain)
 	for w.held.Ending().None() && time.Now().Before(end) {
