@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -36,8 +37,9 @@ func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 		p.stop(t)
 		err := p.errs.find(feed.ErrAhead)
 		if err == nil || err.Lease != first.Token ||
-			!strings.Contains(err.Error(), `it is "1000", and the feed ends at 10`) {
-			t.Errorf("reported %v, want that lease %s is ahead", err, first.Token)
+			!strings.Contains(err.Error(), `it is "1000", and the feed ends at 10`) ||
+			!strings.Contains(err.Error(), "changefeed leases reset") {
+			t.Errorf("reported %v, want that lease %s is ahead, and what to do", err, first.Token)
 		}
 		if n := len(p.errs.errs); n > 4 {
 			t.Errorf("reported %d times in a minute", n)
@@ -50,6 +52,24 @@ func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 			if ahead := l.Lease.Token == first.Token; errors.Is(l.Err, feed.ErrAhead) != ahead {
 				t.Errorf("the lag of %s has error %v, ahead is %t", l.Lease.Token, l.Err, ahead)
 			}
+		}
+	})
+}
+
+// A reset brings a unit back whose positions are ahead, as the report advises, without a new start of all its leases.
+func TestAResetBringsAUnitBackThatIsAhead(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.getsAhead()
+		y := &tally{}
+		p := w.run("a", y, changefeed.Options{})
+		time.Sleep(time.Minute)
+		operate(t, func(ctx context.Context) ([]admin.Step, error) {
+			return w.admin(admin.Options{}).Reset(ctx, admin.All(), feed.FromBeginning())
+		})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if items, _ := y.items(); items != 10 || w.pending() != 0 {
+			t.Errorf("%d items handled after the reset, %d pending, want 10 and 0", items, w.pending())
 		}
 	})
 }

@@ -118,6 +118,21 @@ func TestAUnitOfAnotherProcessorContinuesAsOneOfOurs(t *testing.T) {
 	}
 }
 
+// A lease of Java's older leases names a partition and has no range of keys, so a snapshot of them is not possible. The
+// error says so, and what to do.
+func TestASnapshotOfJavasOlderLeasesIsRefused(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.fill(20)
+		olderJavaUnit(w)
+		_, err := w.admin(admin.Options{}).Snapshot(t.Context())
+		if !errors.Is(err, feed.ErrForeignLease) || !strings.HasPrefix(err.Error(), "no snapshot is possible") ||
+			!strings.Contains(err.Error(), `names partition "0" and no range of keys`) ||
+			!strings.Contains(err.Error(), "from the time of the oldest change") {
+			t.Errorf("the snapshot: %v, want what is wrong and what to do", err)
+		}
+	})
+}
+
 // What does not fit is refused before anything is written.
 func TestASnapshotThatDoesNotFitIsRefused(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {

@@ -43,7 +43,8 @@ const snapshotVersion = 1
 //
 // A lease that was made and has not been read has the start of the unit. If that is unknown, the error is a
 // [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing; and so is a
-// note about keys that are set aside, because their positions would be. While leases are replaced, such as
+// note about keys that are set aside, because their positions would be. Java's older leases have no ranges, and are an
+// error too. While leases are replaced, such as
 // after a split, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
 func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	v, err := u.list(ctx)
@@ -52,8 +53,13 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	}
 	leases, bad := v.Leases()
 	for _, lease := range bad {
-		if !errors.Is(lease.Err, feed.ErrForeignLease) || lease.Range.Empty() {
+		switch {
+		case !errors.Is(lease.Err, feed.ErrForeignLease):
 			return nil, fmt.Errorf("lease %s: %w", lease.ID, lease.Err)
+		case lease.Range.Empty():
+			return nil, fmt.Errorf("no snapshot is possible: lease %s names partition %q and no range of keys, as Java's "+
+				"handleChanges writes leases: continue under another name, from the time of the oldest change that is "+
+				"pending (%w)", lease.ID, lease.Token, lease.Err)
 		}
 		leases = append(leases, lease)
 	}

@@ -188,43 +188,98 @@ func (c *Container) placeOf(key feed.PartitionKey) (string, error) {
 // is an Entra ID identity, Azure refuses the request, because such identities must create containers through Azure's
 // management interface.
 func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) (*Container, error) {
-	return c.createContainer(ctx, "lease", database, id, leaseKeyPath, map[string]any{"defaultTtl": -1})
+	properties := indexOnlyIDs(map[string]any{"defaultTtl": -1})
+	return c.createContainer(ctx, "lease ", database, id, []string{leaseKeyPath}, properties)
 }
 
 // CreateLetterContainer makes a container for dead letters in an existing database, with partition key /key as
 // deadletters.Container requires. The documents never expire. Existing containers and credentials are treated as in
 // [Client.CreateLeaseContainer].
 func (c *Client) CreateLetterContainer(ctx context.Context, database, id string) (*Container, error) {
-	return c.createContainer(ctx, "letter", database, id, letterKeyPath, map[string]any{})
+	return c.createContainer(ctx, "letter ", database, id, []string{letterKeyPath}, indexOnlyIDs(map[string]any{}))
+}
+
+// A ContainerSpec describes a container for [Client.CreateContainer].
+type ContainerSpec struct {
+	// Paths are the partition key paths, such as "/city". Two or three paths make a hierarchical key.
+	Paths []string
+
+	// DefaultTTL is the time to live of items, in seconds. Nil turns expiry off. With -1, items expire only if they
+	// have a property ttl.
+	DefaultTTL *int
+
+	// Retention is how long all versions and deletes are kept, in whole minutes. 0 keeps the last versions only.
+	Retention time.Duration
+}
+
+// CreateContainer makes a container, and its database if that is missing too. The account chooses the throughput.
+// Existing containers and credentials are treated as in [Client.CreateLeaseContainer].
+func (c *Client) CreateContainer(ctx context.Context, database, id string, spec ContainerSpec) (*Container, error) {
+	if spec.Retention%time.Minute != 0 || spec.Retention < 0 {
+		return nil, fmt.Errorf("create container %s/%s: %w", database, id,
+			badRequest("retention is %v: want whole minutes, or 0", spec.Retention))
+	}
+	body, err := json.Marshal(map[string]string{"id": database})
+	if err != nil {
+		return nil, fmt.Errorf("create database %s: %w", database, err)
+	}
+	if err := c.create(ctx, rest.At("dbs"), body); err != nil {
+		return nil, fmt.Errorf("create database %s: %w", database, err)
+	}
+	properties := map[string]any{}
+	if spec.DefaultTTL != nil {
+		properties["defaultTtl"] = *spec.DefaultTTL
+	}
+	if spec.Retention > 0 {
+		properties["changeFeedPolicy"] = map[string]any{"retentionDuration": int(spec.Retention / time.Minute)}
+	}
+	return c.createContainer(ctx, "", database, id, spec.Paths, properties)
 }
 
 // letterKeyPath is the path of package deadletters, which this package does not import.
 const letterKeyPath = "/key"
 
-// createContainer makes a container with a partition key path and further properties, unless the container exists.
-func (c *Client) createContainer(ctx context.Context, kind, database, id, path string,
-	properties map[string]any,
-) (*Container, error) {
-	properties["id"] = id
-	properties["partitionKey"] = map[string]any{"paths": []string{path}, "kind": "Hash", "version": 2}
-	// Queries use only ids, so the other members need no index.
+// indexOnlyIDs adds an indexing policy: queries use only ids, so the other members need no index.
+func indexOnlyIDs(properties map[string]any) map[string]any {
 	properties["indexingPolicy"] = map[string]any{
 		"indexingMode": "consistent", "automatic": true,
 		"includedPaths": []any{map[string]string{"path": "/id/?"}},
 		"excludedPaths": []any{map[string]string{"path": "/*"}},
 	}
+	return properties
+}
+
+// createContainer makes a container with partition key paths and further properties, unless the container exists. The
+// kind is empty or ends with a space.
+func (c *Client) createContainer(ctx context.Context, kind, database, id string, paths []string,
+	properties map[string]any,
+) (*Container, error) {
+	hash := "Hash"
+	if len(paths) > 1 {
+		hash = "MultiHash"
+	}
+	properties["id"] = id
+	properties["partitionKey"] = map[string]any{"paths": paths, "kind": hash, "version": 2}
 	body, err := json.Marshal(properties)
+	if err == nil {
+		err = c.create(ctx, rest.At("dbs", database, "colls"), body)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("create %s container: %w", kind, err)
-	}
-	r := request{
-		method: http.MethodPost, at: rest.At("dbs", database, "colls"), body: body, writes: true,
-		header: fields{{headerContentType, jsonType}}, action: actionManage,
-	}
-	if _, err := c.do(ctx, r); err != nil && !errors.Is(err, feed.ErrConflict) {
-		return nil, fmt.Errorf("create %s container %s/%s: %w", kind, database, id, err)
+		return nil, fmt.Errorf("create %scontainer %s/%s: %w", kind, database, id, err)
 	}
 	return c.Container(ctx, database, id)
+}
+
+// create makes a resource, unless the resource exists.
+func (c *Client) create(ctx context.Context, at rest.Resource, body []byte) error {
+	_, err := c.do(ctx, request{
+		method: http.MethodPost, at: at, body: body, writes: true, header: fields{{headerContentType, jsonType}},
+		action: actionManage,
+	})
+	if errors.Is(err, feed.ErrConflict) {
+		return nil
+	}
+	return err
 }
 
 // tiles reports whether sorted partitions cover the key space without overlap.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -293,5 +294,30 @@ func TestAContainerMadeAnewIsAnother(t *testing.T) {
 	}
 	if _, err := items.Partitions(t.Context()); !errors.Is(err, cosmos.ErrMadeAnew) {
 		t.Errorf("partitions of a container that was made anew: %v, want ErrMadeAnew", err)
+	}
+}
+
+// A container is made with all that its specification says, with the database; an existing container stays.
+func TestAContainerIsMadeWithItsDatabase(t *testing.T) {
+	s := serve(t, cosmosrest.Options{})
+	client := s.client(t, master, nil)
+	spec := cosmos.ContainerSpec{Paths: []string{"/a", "/b/c"}, DefaultTTL: new(60), Retention: 5 * time.Minute}
+	for range 2 {
+		made, err := client.CreateContainer(t.Context(), "shop", "orders", spec)
+		if err != nil || !reflect.DeepEqual(made.KeyPaths(), [][]string{{"a"}, {"b", "c"}}) {
+			t.Fatalf("%v, %v", made, err)
+		}
+		spec.DefaultTTL = new(61) // of no effect
+	}
+	stored, err := s.db.Container("shop/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := stored.Spec(); *got.DefaultTTL != 60 || got.Retention != 5*time.Minute || got.HashVersion != 2 {
+		t.Errorf("made %+v", got)
+	}
+	spec.Retention = time.Second
+	if _, err := client.CreateContainer(t.Context(), "shop", "others", spec); !errors.Is(err, feed.ErrBadRequest) {
+		t.Errorf("a retention of a second: %v, want %v", err, feed.ErrBadRequest)
 	}
 }

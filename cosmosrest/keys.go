@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The options for credentials and rights, and their conversion for package auth.
@@ -21,7 +22,7 @@ type Keys struct {
 
 // EmulatorKey is the well-known key of the service's emulator. This key protects nothing, because everyone knows this
 // key.
-const EmulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+const EmulatorKey = service.EmulatorKey
 
 // list returns the keys, or the emulator's key if there are none.
 func (k Keys) list() []auth.Key {

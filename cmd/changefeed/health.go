@@ -20,12 +20,11 @@ import (
 // healthTime is how long a process may take to say how it is.
 const healthTime = 5 * time.Second
 
-// healthCommand is the command health. It is for the health check of a container image, in which there is no other
-// program that could ask, so the help does not list it.
+// healthCommand is the command health, for the health check of a container image, in which there is no other program
+// that could ask.
 func healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "health URL",
-		Hidden:  true,
 		GroupID: groupTools,
 		Short:   "Ask a process with --ui whether it is healthy",
 		Long: `URL is the address of the dashboard. The exit code is 0 if /healthz answers 200; otherwise the error says what is

@@ -29,6 +29,9 @@ var groups = []*cobra.Group{
 	{ID: groupTools, Title: "Tools"},
 }
 
+// docsAddress is where a user of the binary finds the pages that a help names.
+const docsAddress = "https://github.com/millrace/changefeed/tree/main/docs"
+
 // writeHelp writes the help of a command.
 func writeHelp(cmd *cobra.Command, _ []string) {
 	_, _ = io.WriteString(cmd.OutOrStdout(), pageOf(cmd).Text()) // if this fails, there is no reader
@@ -42,6 +45,9 @@ func pageOf(cmd *cobra.Command) manual.Page {
 	if !cmd.IsAdditionalHelpTopicCommand() {
 		cmd.InitDefaultHelpFlag()
 		p.Usage, p.Flags = usageOf(cmd), manual.Flags(cmd.LocalFlags(), cmd.InheritedFlags())
+	}
+	if strings.Contains(p.Text(), "docs/") {
+		p.About += "\nThe pages in docs are at " + docsAddress
 	}
 	for _, g := range append(cmd.Groups(), &cobra.Group{Title: "Commands"}) {
 		s := manual.Section{Title: g.Title}

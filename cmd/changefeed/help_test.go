@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -152,6 +153,27 @@ func TestAChangeHasTheMembersOfItsKind(t *testing.T) {
 		len(last.Previous) == 0 || len(last.Document) == 0 || last.LSN == 0 || last.Time.IsZero() || last.ID != "1" ||
 		string(last.Key) != `["1"]` || last.Range != "-FF" {
 		t.Errorf("got %+v of\n%s", last, lines)
+	}
+}
+
+// TestHelpSaysWhereItsPagesAre: a user of the binary has no folder docs.
+func TestHelpSaysWhereItsPagesAre(t *testing.T) {
+	named := 0
+	page := regexp.MustCompile(`docs/[a-z/-]+\.md`)
+	for _, cmd := range visible(t) {
+		text := pageOf(cmd).Text()
+		for _, name := range page.FindAllString(text, -1) {
+			named++
+			if _, err := os.Stat(filepath.Join("..", "..", name)); err != nil {
+				t.Errorf("%s: %v", cmd.CommandPath(), err)
+			}
+			if !strings.Contains(text, docsAddress) {
+				t.Errorf("%s names %s, and not %s", cmd.CommandPath(), name, docsAddress)
+			}
+		}
+	}
+	if named < 5 {
+		t.Errorf("%d pages are named: want those of run, serve, copy, host and program", named)
 	}
 }
 

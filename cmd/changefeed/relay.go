@@ -51,7 +51,7 @@ func (o *relayOptions) command() *cobra.Command {
 		Long: `An event is a document of one type, written in one batch with the documents that it is about. Events of one
 partition key are published in order, each at least once and always with the same id.
 
-See changefeed help brokers for the forms of --to, and docs/outbox.md. What the broker can never take, and an event that is malformed, is parked in --dead-letters. While the broker is down,
+See changefeed help brokers for the forms of --to, and docs/outbox.md. Malformed events, and what the broker can never take, are parked in --dead-letters. While the broker is down,
 nothing is parked except events failing for --max-age.`,
 		Example: `  changefeed relay --source http://127.0.0.1:8081/shop/contacts --name rel \
     --create-leases --to embedded:nats

@@ -58,9 +58,9 @@ func (o *runOptions) command() *cobra.Command {
 		Short:   "Run a program for each batch of changes",
 		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
 them. If the program exits with 0, the batch is done; otherwise it comes again after a pause. A program
-must be idempotent: after a crash the last two batches may come again. The environment has CHANGEFEED_LEASE, _RANGE,
-_INSTANCE and _ATTEMPT (1 at first). With --long-lived, one program handles all batches (docs/program.md). If COMMAND is a URL, each batch is a POST
-(docs/webhook.md).
+must be idempotent: after a crash the last two batches may come again. CHANGEFEED_LEASE, _RANGE, _INSTANCE and
+_ATTEMPT (1 at first) are in its environment. With --long-lived, one program
+handles all batches (docs/program.md). A URL gets a POST (docs/webhook.md).
 
 All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C waits
 --drain for batches in hand; a second one ends at once.`,

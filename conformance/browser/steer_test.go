@@ -30,6 +30,34 @@ func closed(t *testing.T, tab context.Context) {
 	})
 }
 
+// A pause that was asked for stays when the dialog closes, also before the page says that it is done.
+func TestAPauseStaysWhenTheDialogCloses(t *testing.T) {
+	w := newWorld(t, 2)
+	w.write(`{"id":"1","city":"Rome"}`)
+	tab := page(t, w.instance("a", succeeds, "--ui-write").dashboard(t), 1280, 900)
+	shows(t, tab, ".legend", "a: 2")
+	for _, waits := range []bool{false, true} {
+		pressIn(t, tab, ".unit > .buttons", "Pause")
+		shows(t, tab, "dialog .lines", "would pause lease ")
+		typed(t, tab, "dialog input", "the mail moves")
+		pressIn(t, tab, "dialog", "Pause")
+		if waits {
+			shows(t, tab, "dialog .lines", "paused lease ")
+		}
+		do(t, tab, chromedp.KeyEvent(kb.Escape))
+		closed(t, tab)
+		shows(t, tab, ".legend", "nobody: 2")
+		do(t, tab, chromedp.Reload())
+		shows(t, tab, ".findings", "the mail moves")
+		shows(t, tab, ".legend", "nobody: 2")
+		pressIn(t, tab, ".unit > .buttons", "Resume")
+		pressIn(t, tab, "dialog", "Resume")
+		shows(t, tab, "dialog .lines", "resumed lease ")
+		pressIn(t, tab, "dialog", "Close")
+		shows(t, tab, ".legend", "a: 2")
+	}
+}
+
 // typed types a text into a field in place of another.
 func typed(t *testing.T, tab context.Context, selector, text string) {
 	t.Helper()

@@ -1,10 +1,11 @@
-// The manifests of deploy against the types of Kubernetes, KEDA and the Prometheus operator, and the Dockerfile against
-// the parser of BuildKit: a module of its own, so that the library requires none of them.
+// The manifests of deploy against the types of Kubernetes, KEDA, the Prometheus operator and Azure Container Apps, and
+// the Dockerfile against the parser of BuildKit: a module of its own, so that the library requires none of them.
 module github.com/millrace/changefeed/conformance/deploy
 
 go 1.26.8
 
 require (
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/appcontainers/armappcontainers/v3 v3.1.0
 	github.com/kedacore/keda/v2 v2.21.0
 	github.com/moby/buildkit v0.34.2
 	github.com/moby/patternmatcher v0.6.1
@@ -14,6 +15,8 @@ require (
 )
 
 require (
+	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.1 // indirect
+	github.com/Azure/azure-sdk-for-go/sdk/internal v1.12.0 // indirect
 	github.com/agext/levenshtein v1.2.3 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -42,10 +42,14 @@ func TestTheCommandsOfThePagesRun(t *testing.T) {
 		}
 	}
 	for page, want := range map[string][]string{
-		"leaderboard": {" 1. ", "Ada     75"},
-		"cache":       {"changes of 1 items"},
-		"search":      {"changes indexed", "1 green lamp", "v2"},
-		"archive":     {"changes in date=", ".ndjson", "delete", "served-files/date="},
+		"leaderboard":   {" 1. ", "Ada     75"},
+		"cache":         {"changes of 1 items"},
+		"search":        {"changes indexed", "1 green lamp", "v2"},
+		"archive":       {"changes in date=", ".ndjson", "delete", "served-files/date="},
+		"fanout":        {"stock", "fanout-data/audit.txt", "paused", "the order has no address"},
+		"eventsourcing": {"balances: account-", "balances2: account-"},
+		"softdelete":    {"soft: ", "marker: true", "expired: true"},
+		"from-dotnet":   {"170 net/handled.txt", "170 function/handled.txt", "java/handled.txt"},
 	} {
 		t.Run(page, func(t *testing.T) {
 			folder := t.TempDir()

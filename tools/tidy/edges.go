@@ -25,6 +25,11 @@ var edges = map[string][]string{
 		"internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "internal/cosmosdb/service",
 		thirdParty,
 	},
+	// both kinds of containers by one call, for programs that choose by an address
+	"connect": {
+		"cosmos", "docstore", "feed", "internal/address", "internal/cosmosdb/rest", "internal/cosmosdb/service",
+	},
+	"internal/address": {},
 	// sinks must not add dependencies for their user either
 	"admin": {
 		".", "feed", "internal/cosmosdb/pkey", "internal/inquiry", "internal/keyspace", "internal/notes",
@@ -94,10 +99,10 @@ var edges = map[string][]string{
 	"cmd": {anyPackage, thirdParty},
 	// only public packages, so examples can be copied as a whole
 	"examples": {
-		".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore",
+		".", "changefeedtest", "connect", "cosmos", "cosmosrest", "deadletters", "docstore",
 		"feed", "outbox", brokers, "outbox/webhookpub", thirdParty,
 	},
-	"examples/recipes/internal/fleettest": {"cosmosrest/cosmostest", "docstore"}, // for tests
+	"examples/recipes/internal/fleettest": {"cosmosrest", "cosmosrest/cosmostest", "docstore"}, // for tests
 	"internal/cosmosdb/epk":               {thirdParty},
 	"internal/processor/balance":          {},
 	"internal/processor/beat":             {},
@@ -159,7 +164,7 @@ var edges = map[string][]string{
 		"cmd/changefeed/internal/usage",
 	},
 	"cmd/changefeed/internal/place": {
-		"cosmos", "cosmosrest", "docstore", "feed", "internal/pause",
+		"cosmos", "cosmosrest", "docstore", "feed", "internal/address", "internal/pause",
 		"internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "cmd/changefeed/internal/contexts",
 		"cmd/changefeed/internal/terminal", "cmd/changefeed/internal/usage", thirdParty,
 	},

@@ -27,6 +27,14 @@ var samples = []badSample{
 		"-- b.go --\npackage m\n\nvar b = \"" + strings.Repeat("x", 130) + "\"\n" +
 		"-- c.go --\npackage m\n\nvar c = `\n" + strings.Repeat("x", 130) + "\n`\n", ""},
 
+	{"prose-length", "tables, code and what a program writes have long lines", "" +
+		"-- docs/a.md --\n" + strings.Repeat("word ", 24) + "x\n" +
+		"-- docs/b.md --\n| " + strings.Repeat("word ", 24) + "|\n" +
+		"-- docs/c.md --\n```sh\n" + strings.Repeat("word ", 25) + "\n```\n" +
+		"-- docs/d.md --\n- `" + strings.Repeat("word ", 25) + "`\n" +
+		"-- docs/reference/e.md --\n" + strings.Repeat("word ", 25) + "\n" +
+		"-- docs/f.md --\n" + strings.Repeat("word ", 24) + "\n", "docs/a.md"},
+
 	{"func-length", "the braces count", "" +
 		"-- a.go --\npackage m\nfunc (t *T[K]) Long() {\n" + strings.Repeat("//\n", 59) + "}\n" +
 		"func fits() {\n" + strings.Repeat("//\n", 58) + "}\n", "a.go:T.Long"},

@@ -54,6 +54,7 @@ type waiver struct{ rule, where, why string }
 var rules = []rule{
 	{"file-length", "a file is read in one sitting", checkFileLength},
 	{"line-length", "two files fit beside each other, and a reader's eye finds the next line", checkLineLength},
+	{"prose-length", "a document is read in an editor, too", checkProseLength},
 	{"func-length", "a function fits on a screen", checkFuncLength},
 	{"root-size", "the root package stays small enough to know by heart", checkRootSize},
 	{

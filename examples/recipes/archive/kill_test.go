@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -115,8 +117,8 @@ func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: orders, changes: map[string]int{}}
-	parquet := fleettest.Against(server, folder, "-wait", "100ms")
-	ndjson := fleettest.Against(server, folder, "-wait", "100ms", "-ndjson")
+	parquet := fleettest.Against(server, "orders", folder, "-wait", "100ms")
+	ndjson := fleettest.Against(server, "orders", folder, "-wait", "100ms", "-ndjson")
 	begin(t, parquet)
 	begin(t, ndjson)
 	ndjson.Start(t)
@@ -204,4 +206,74 @@ func begin(t *testing.T, f *fleettest.Fleet) {
 func killOne(t *testing.T, f *fleettest.Fleet) {
 	t.Helper()
 	f.Kill(t, f.Running[rand.IntN(len(f.Running))])
+}
+
+func TestTheFilesHaveTheLocalStoreAfterKills(t *testing.T) {
+	folder := t.TempDir()
+	all, db := fleettest.KillLocally(t, folder, "archive-data", "orders", "-wait", "100ms")
+	orders, err := db.Container("shop/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.Eventually(t, func() error {
+		last, times, err := newest(folder)
+		if err != nil || len(times) == 0 {
+			return fmt.Errorf("%d changes in the files, %w", len(times), err)
+		}
+		begun := int64(math.MaxInt64) // what is older was written before the unit began
+		for what, n := range times {
+			begun = min(begun, what.LSN)
+			if n > 1 {
+				t.Fatalf("%+v is %d times in the files", what, n)
+			}
+		}
+		live := 0
+		for it, err := range orders.Items(t.Context(), feed.FullRange(), "") {
+			if err != nil {
+				return err
+			}
+			if it.LSN < begun {
+				continue
+			}
+			live++
+			if r := last[it.ID]; r.LSN != it.LSN || r.Op == feed.OpDelete.String() {
+				return fmt.Errorf("the last row of item %s is %+v, and the store has LSN %d", it.ID, r, it.LSN)
+			}
+		}
+		for id, r := range last {
+			if r.Op != feed.OpDelete.String() {
+				live--
+			} else if _, err := orders.Item(t.Context(), feed.Key(id), id); !errors.Is(err, feed.ErrNotFound) {
+				return fmt.Errorf("item %s is deleted in the files, and in the store: %w", id, err)
+			}
+		}
+		if live != 0 {
+			return fmt.Errorf("the store has %d more items than the files", live)
+		}
+		return nil
+	})
+	all.Stop(t)
+}
+
+// newest returns the last row of each item in the files, and how often each change is there. A transaction creates or
+// replaces an item once and deletes it once, so LSN, item and kind tell all changes apart.
+func newest(folder string) (last map[string]row, times map[row]int, err error) {
+	files, err := filepath.Glob(filepath.Join(folder, "archive-files", "date=*", "r*.parquet"))
+	if err != nil {
+		return nil, nil, err
+	}
+	last, times = map[string]row{}, map[row]int{}
+	for _, file := range files {
+		rows, err := load(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for _, r := range rows {
+			if r.LSN >= last[r.ID].LSN {
+				last[r.ID] = r
+			}
+			times[row{LSN: r.LSN, Op: r.Op, ID: r.ID}]++
+		}
+	}
+	return last, times, nil
 }

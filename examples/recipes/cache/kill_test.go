@@ -167,7 +167,7 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	address := startRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
-	all := fleettest.Against(server, t.TempDir(), "-redis", address)
+	all := fleettest.Against(server, "products", t.TempDir(), "-redis", address)
 	ctx, stop := context.WithCancel(t.Context())
 	var back error
 	var watching sync.WaitGroup
@@ -225,4 +225,34 @@ func TestAnOlderVersionReplacesNothing(t *testing.T) {
 			t.Errorf("after LSN %d: %q, %v; should be %q", step.changes[0].LSN, got, err, step.want)
 		}
 	}
+}
+
+func TestRedisHasTheLocalStoreAfterKills(t *testing.T) {
+	address := startRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: address})
+	defer client.Close()
+	all, db := fleettest.KillLocally(t, t.TempDir(), "cache-data", "products", "-redis", address)
+	products, err := db.Container("shop/products")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.Eventually(t, func() error {
+		found := 0
+		for it, err := range products.Items(t.Context(), feed.FullRange(), "") {
+			if err != nil {
+				return err
+			}
+			name := fmt.Sprintf("product:{%s/%s}", feed.Key(it.ID), it.ID)
+			if got, err := client.Get(t.Context(), name).Result(); got != string(it.Body) {
+				return fmt.Errorf("%s is %q, %w; the store has %s", name, got, err, it.Body)
+			}
+			found++
+		}
+		names, err := client.Keys(t.Context(), "product:*}").Result()
+		if err == nil && len(names) != found {
+			err = fmt.Errorf("%d items in Redis, and %d in the store: %v", len(names), found, names)
+		}
+		return err
+	})
+	all.Stop(t)
 }

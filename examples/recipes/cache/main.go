@@ -3,31 +3,27 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/cosmos"
-	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/connect"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
 var (
-	folder  = flag.String("folder", "cache-data", "local store, in which the recipe also writes products")
-	account = flag.String("account", "", "address of an account, instead of the folder; COSMOS_KEY has its key")
+	from    = flag.String("from", "docstore:cache-data#shop/products", "the container; COSMOS_KEY has an account's key")
 	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
 	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
 	address = flag.String("redis", "127.0.0.1:6379", "address of Redis")
@@ -40,42 +36,23 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	time.AfterFunc(*length, stop)
-	products, leases, store := open(ctx)
+	u := must(connect.Open(ctx, *from, "cache", connect.Options{Create: &docstore.ContainerSpec{
+		Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL), Retention: 24 * time.Hour,
+	}}))
+	if strings.HasPrefix(*from, "docstore:") {
+		working.Go(func() { write(ctx, u.Source) })
+	}
 	c := cache{redis.NewClient(&redis.Options{Addr: *address})}
 	must(c.redis.Ping(ctx).Result())
-	p := must(changefeed.New(products, leases, feed.HandlerFunc(c.handle), changefeed.Options{
+	p := must(changefeed.New(u.Source, u.Leases, feed.HandlerFunc(c.handle), changefeed.Options{
 		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
 		Hooks: feed.Hooks{Ready: func(context.Context) {
-			working.Go(func() { c.fill(ctx, products) })
+			working.Go(func() { c.fill(ctx, u.Source) })
 		}},
 	}))
 	must(0, p.Run(ctx)) // returns when ctx ends
 	working.Wait()
-	must(0, store.Close())
-}
-
-// open opens the containers of the account, or those of the folder, which the first run creates.
-func open(ctx context.Context) (products feed.Source, leases feed.LeaseStore, store io.Closer) {
-	if *account != "" {
-		key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey) // of changefeed serve
-		client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
-		find := func(id string) *cosmos.Container { return must(client.Container(ctx, "shop", id)) }
-		source := find("products")
-		leases = must(cosmos.OpenLeases(ctx, find("leases"), "cache", source, cosmos.LeaseOptions{}))
-		return source, leases, io.NopCloser(nil)
-	}
-	db := must(docstore.Open(*folder, docstore.Options{}))
-	find := func(id string, keep time.Duration) *docstore.Container { // an item expires only with a ttl of its own
-		spec := docstore.ContainerSpec{ID: id, Paths: []string{"/id"}, DefaultTTL: new(-1), Retention: keep}
-		c, err := db.CreateContainer(ctx, spec)
-		if errors.Is(err, feed.ErrConflict) {
-			c, err = db.Container(id)
-		}
-		return must(c, err)
-	}
-	source := find("products", 24*time.Hour)
-	working.Go(func() { write(ctx, source) })
-	return source, must(docstore.NewLeases(ctx, find("leases", 0), "cache", source)), db
+	must(0, u.Close())
 }
 
 func must[T any](v T, err error) T {

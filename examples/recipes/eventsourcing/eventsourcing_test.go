@@ -123,7 +123,7 @@ func (b *bank) check(projection string) (events int) {
 // no stream has a hole, and each view is the sum of the events.
 func TestTheViewsAreTheSumsOfTheEvents(t *testing.T) {
 	b := newBank(t)
-	f := fleettest.StartPair(t, 800, "-account", b.URL, "-every", "50ms", "-expiration", "2s")
+	f := fleettest.StartPair(t, 800, "-from", b.URL+"/bank/events", "-every", "50ms", "-expiration", "2s")
 	ctx, stop := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	conflicts := 0

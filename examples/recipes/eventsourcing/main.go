@@ -16,11 +16,13 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/connect"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
 var (
+	from       = flag.String("from", "docstore:eventsourcing-data#bank/events", "COSMOS_KEY has an account's key")
 	name       = flag.String("projection", "balances", "name of the unit, and id of its view of each stream")
 	every      = flag.Duration("every", 300*time.Millisecond, "two writers append this often; 0 writes nothing")
 	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
@@ -32,24 +34,31 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	time.AfterFunc(*length, stop)
-	client, closeStore := open(ctx)
-	defer closeStore()
-	events, views := must(client.Container(ctx, "bank", "events")), must(client.Container(ctx, "bank", "views"))
-	leases := must(client.CreateLeaseContainer(ctx, "bank", "leases")) // an existing container stays
-	store := must(cosmos.OpenLeases(ctx, leases, *name, events, cosmos.LeaseOptions{}))
-	p := must(changefeed.New(events, store, projector{views}, changefeed.Options{
+	spec := docstore.ContainerSpec{Paths: []string{"/stream"}, Ranges: 2} // of a missing container
+	u := must(connect.Open(ctx, *from, *name, connect.Options{Create: &spec}))
+	defer u.Close()
+	views := must(u.Container(ctx, "views", &spec))
+	p := must(changefeed.New(u.Source, u.Leases, projector{views}, changefeed.Options{
 		Start: feed.FromBeginning(), Filter: func(c *feed.Change) bool { return c.ID != head }, Concurrency: 8,
 		Acquire: *expiration / 5, Renew: *expiration / 4, Expiration: *expiration,
 	}))
 	var writing sync.WaitGroup
 	for range 2 {
-		writing.Go(func() { write(ctx, events) })
+		writing.Go(func() { write(ctx, u.Source) })
 	}
 	if err := p.Run(ctx); err != nil {
 		log.Printf("%s has ended: %v", *name, err)
 	}
 	stop()
 	writing.Wait()
+}
+
+// must ends the program if a part cannot be opened.
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
 }
 
 // item is an event, whose id is its version, or the head of a stream, or the view of a stream in a projection.

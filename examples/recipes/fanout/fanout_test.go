@@ -96,7 +96,7 @@ func TestEachUnitGoesOnByItself(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "stock.down"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet(t, "-account", s.URL, "-data", dir, "-every", "0", "-expiration", "2s")
+	f := newFleet(t, "-from", s.URL+"/shop/orders", "-data", dir, "-every", "0", "-expiration", "2s")
 	ctx, stop := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	writing.Go(func() { s.write(ctx) })

@@ -3,15 +3,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -19,17 +16,15 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/cosmos"
-	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/connect"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
 var (
-	account    = flag.String("account", "", "address of an account with shop/orders; COSMOS_KEY has its key")
-	listen     = flag.String("listen", "127.0.0.1:8091", "without -account: where the local store is served")
-	data       = flag.String("data", "fanout-data", "folder of the local store and of the units' output")
+	from       = flag.String("from", "docstore:fanout-store#shop/orders", "the orders; COSMOS_KEY has an account's key")
+	data       = flag.String("data", "fanout-data", "folder of the units' output")
 	every      = flag.Duration("every", 300*time.Millisecond, "write an order this often; 0 writes none")
 	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
 	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
@@ -41,29 +36,12 @@ func main() {
 	defer stop()
 	time.AfterFunc(*length, stop)
 	must(0, os.MkdirAll(*data, 0o777))
-	key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey)
-	if *account == "" { // serve a local store, so that the changefeed command can steer the units meanwhile
-		db := must(docstore.Open(filepath.Join(*data, "store"), docstore.Options{}))
-		defer db.Close()
-		spec := docstore.ContainerSpec{Database: "shop", ID: "orders", Paths: []string{"/city"}, Ranges: 2}
-		_, database := db.CreateDatabase(ctx, spec.Database, nil)
-		_, container := db.CreateContainer(ctx, spec)
-		if err := errors.Join(database, container); !errors.Is(err, feed.ErrConflict) { // of an earlier run
-			must(0, err)
-		}
-		server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
-		listener := must(net.Listen("tcp", *listen))
-		var serving sync.WaitGroup
-		defer serving.Wait()
-		defer listener.Close()
-		serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
-		*account = "http://" + *listen
-	}
-	client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
-	defer client.Close()
-	orders := must(client.Container(ctx, "shop", "orders"))
-	leases := must(client.CreateLeaseContainer(ctx, "shop", "leases")) // an existing container stays
-	box := must(deadletters.Container(must(client.CreateLetterContainer(ctx, "shop", "letters")), "mailer", orders))
+	u := must(connect.Open(ctx, *from, "mailer", connect.Options{
+		Create: &docstore.ContainerSpec{Paths: []string{"/city"}, Ranges: 2}, // if the container is missing
+	}))
+	defer u.Close()
+	letters := must(u.Container(ctx, "letters", &docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}}))
+	box := must(deadletters.Container(letters, "mailer", u.Source))
 	var running sync.WaitGroup
 	defer running.Wait() // each unit ends its batch, stores the position and releases its leases
 	for unit, policy := range map[string]changefeed.FailurePolicy{
@@ -71,11 +49,10 @@ func main() {
 		"audit":  {},                                 // nothing is skipped: a failing order is retried for ever
 		"stock":  {},                                 // the same: while the stock system is down, the unit waits
 	} {
-		store := must(cosmos.OpenLeases(ctx, leases, unit, orders, cosmos.LeaseOptions{}))
 		const flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
 		file := must(os.OpenFile(filepath.Join(*data, unit+".txt"), flags, 0o666))
 		handler := changefeed.Items(effect(unit, io.MultiWriter(file, os.Stdout)))
-		p := must(changefeed.New(orders, store, handler, changefeed.Options{
+		p := must(changefeed.New(u.Source, must(u.Another(ctx, unit)), handler, changefeed.Options{
 			Start: feed.FromBeginning(), OnFailure: policy, MaxItems: 100, RetryMax: 2 * time.Second,
 			Acquire: *expiration / 5, Renew: *expiration / 4, Expiration: *expiration,
 		}))
@@ -85,7 +62,7 @@ func main() {
 			}
 		})
 	}
-	write(ctx, orders)
+	write(ctx, u.Source)
 }
 
 // must ends the program if a part cannot be opened.
@@ -120,7 +97,7 @@ func effect(unit string, out io.Writer) func(context.Context, *feed.Batch, []cha
 }
 
 // write writes orders until ctx ends. Each tenth order has no address.
-func write(ctx context.Context, orders *cosmos.Container) {
+func write(ctx context.Context, orders feed.Committer) {
 	for n := time.Now().UnixMilli(); *every > 0 && ctx.Err() == nil; n++ {
 		city, mail := []string{"Oslo", "Rome", "Lima"}[n%3], []string{"", "ada@example.com"}[min(n%10, 1)]
 		body := fmt.Appendf(nil, `{"id":"%d","city":%q,"mail":%q}`, n, city, mail)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -79,7 +80,7 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: games, games: map[string]game{}}
-	all := fleettest.Against(server, t.TempDir())
+	all := fleettest.Against(server, "games", t.TempDir())
 	all.KillMany(t, kills, w.write, func(kill int) {
 		switch kill {
 		case kills / 3:
@@ -141,4 +142,35 @@ func TestAnOlderVersionAddsNothing(t *testing.T) {
 			t.Errorf("after LSN %d the total is %d, %v; should be %d", step.lsn, got["Ada"], err, step.want)
 		}
 	}
+}
+
+func TestTotalsOfALocalStoreAreRightAfterKills(t *testing.T) {
+	all, db := fleettest.KillLocally(t, t.TempDir(), "leaderboard-data", "games")
+	games, err := db.Container("shop/games")
+	if err != nil {
+		t.Fatal(err)
+	}
+	board, err := db.Container("shop/board")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{}
+	for it, err := range games.Items(t.Context(), feed.FullRange(), "") {
+		var g game
+		if err := errors.Join(err, json.Unmarshal(it.Body, &g)); err != nil {
+			t.Fatal(err)
+		}
+		want[g.Player] += g.Points
+	}
+	if len(want) == 0 {
+		t.Fatal("no game was played")
+	}
+	all.Eventually(t, func() error {
+		got, err := stored(t.Context(), board)
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("totals are %v, and should be %v", got, want)
+		}
+		return err
+	})
+	all.Stop(t)
 }

@@ -175,7 +175,8 @@ func (s *shop) dotnet(unit string) map[string]int {
 func (s *shop) goes(unit string, kills, from int) (handled map[string]int, next int) {
 	s.Helper()
 	dir := s.TempDir()
-	f := fleettest.StartPair(s.T, 400, "-account", s.URL, "-data", dir, "-name", unit, "-expiration", "2s")
+	f := fleettest.StartPair(s.T, 400,
+		"-source", s.URL+"/shop/orders", "-data", dir, "-name", unit, "-expiration", "2s")
 	ctx, stop := context.WithCancel(s.Context())
 	written := make(chan int)
 	go func() {
@@ -279,7 +280,8 @@ func TestAUnitOfJavaGoesToGo(t *testing.T) {
 	if after := s.documents("java"); after != before || before == "" {
 		t.Errorf("Java's leases are\n%s\nand were\n%s", after, before)
 	}
-	f := fleettest.StartPair(t, 400, "-account", s.URL, "-data", t.TempDir(), "-name", "java", "-expiration", "2s")
+	f := fleettest.StartPair(t, 400,
+		"-source", s.URL+"/shop/orders", "-data", t.TempDir(), "-name", "java", "-expiration", "2s")
 	for i, cmd := range f.Running {
 		if err := cmd.Wait(); err == nil || !strings.Contains(f.Said[i].String(), "Java") {
 			t.Errorf("the program with the name of Java's unit: %v\n%s", err, f.Said[i])

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -136,8 +137,8 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	var wrong error
 	var watching sync.WaitGroup
 	watching.Go(func() { wrong = watch(ctx, folder) })
-	all := fleettest.Against(server, folder)
-	v2 := fleettest.Against(server, folder, "-index", "v2")
+	all := fleettest.Against(server, "products", folder)
+	v2 := fleettest.Against(server, "products", folder, "-index", "v2")
 	all.KillMany(t, kills, w.write, func(kill int) {
 		switch {
 		case kill == 2:
@@ -218,4 +219,31 @@ func TestAnOlderVersionReplacesNothing(t *testing.T) {
 func killOne(t *testing.T, f *fleettest.Fleet) {
 	t.Helper()
 	f.Kill(t, f.Running[rand.IntN(len(f.Running))])
+}
+
+func TestTheIndexHasTheLocalStoreAfterKills(t *testing.T) {
+	folder := t.TempDir()
+	all, db := fleettest.KillLocally(t, folder, "search-data", "products")
+	products, err := db.Container("shop/products")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for it, err := range products.Items(t.Context(), feed.FullRange(), "") {
+		var p product
+		if err := errors.Join(err, json.Unmarshal(it.Body, &p)); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(p.Text, "lamp") {
+			want[it.ID] = p.Text
+		}
+	}
+	all.Eventually(t, func() error {
+		got, _, err := indexed(t.Context(), folder)
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("the index has %v, and the store %v", got, want)
+		}
+		return err
+	})
+	all.Stop(t)
 }

@@ -3,15 +3,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"log"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -20,16 +17,14 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/cosmos"
-	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/connect"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
 
 var (
-	account    = flag.String("account", "", "address of an account with shop/products; COSMOS_KEY has its key")
-	listen     = flag.String("listen", "127.0.0.1:8092", "without -account: where the local store is served")
-	data       = flag.String("data", "softdelete-data", "folder of the local store and of the targets")
+	from       = flag.String("from", "docstore:softdelete-store#shop/products", "COSMOS_KEY has an account's key")
+	data       = flag.String("data", "softdelete-data", "folder of the targets")
 	every      = flag.Duration("every", 300*time.Millisecond, "write a product this often; 0 writes none")
 	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
 	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
@@ -40,29 +35,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	time.AfterFunc(*length, stop)
-	key := cmp.Or(os.Getenv("COSMOS_KEY"), cosmosrest.EmulatorKey)
-	if *account == "" { // serve a local store
-		db := must(docstore.Open(filepath.Join(*data, "store"), docstore.Options{}))
-		defer db.Close()
-		spec := docstore.ContainerSpec{Database: "shop", ID: "products", Paths: []string{"/shelf"}}
-		spec.DefaultTTL, spec.Retention = new(docstore.NoDefaultTTL), 24*time.Hour
-		_, database := db.CreateDatabase(ctx, spec.Database, nil)
-		_, container := db.CreateContainer(ctx, spec)
-		if err := errors.Join(database, container); !errors.Is(err, feed.ErrConflict) { // of an earlier run
-			must(0, err)
-		}
-		server := must(cosmosrest.New(db, cosmosrest.Options{Keys: cosmosrest.Keys{Primary: key}}))
-		listener := must(net.Listen("tcp", *listen))
-		var serving sync.WaitGroup
-		defer serving.Wait()
-		defer listener.Close()
-		serving.Go(func() { _ = http.Serve(listener, server) }) // until listener is closed
-		*account = "http://" + *listen
-	}
-	client := must(cosmos.Open(ctx, *account, cosmos.Key(key), cosmos.Options{}))
-	defer client.Close()
-	products := must(client.Container(ctx, "shop", "products"))
-	leases := must(client.CreateLeaseContainer(ctx, "shop", "leases")) // an existing container stays
+	u := must(connect.Open(ctx, *from, "soft", connect.Options{Create: &docstore.ContainerSpec{
+		Paths: []string{"/shelf"}, DefaultTTL: new(docstore.NoDefaultTTL), Retention: 24 * time.Hour,
+	}}))
+	defer u.Close()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for unit, o := range map[string]changefeed.Options{
@@ -71,18 +47,18 @@ func main() {
 	} {
 		must(0, os.MkdirAll(filepath.Join(*data, unit), 0o777))
 		o.Acquire, o.Renew, o.Expiration = *expiration/5, *expiration/4, *expiration
-		store := must(cosmos.OpenLeases(ctx, leases, unit, products, cosmos.LeaseOptions{}))
-		p := must(changefeed.New(products, store, target(unit), o))
+		store := must(u.Another(ctx, unit))
+		p := must(changefeed.New(u.Source, store, target(unit), o))
 		running.Go(func() {
 			if err := p.Run(ctx); err != nil {
 				log.Printf("%s has ended: %v", unit, err)
 			}
 		})
-		for unit == "all" && ctx.Err() == nil && changefeed.CaughtUp(ctx, products, store) != nil {
+		for unit == "all" && ctx.Err() == nil && changefeed.CaughtUp(ctx, u.Source, store) != nil {
 			time.Sleep(100 * time.Millisecond) // until the unit has leases: earlier writes are not for it
 		}
 	}
-	write(ctx, products)
+	write(ctx, u.Source)
 }
 
 // must ends the program if a part cannot be opened.
@@ -117,7 +93,7 @@ func (unit target) Handle(_ context.Context, b *feed.Batch) error {
 }
 
 // write writes products. One ends with a marker, one by a delete, one by its time to live, and one stays.
-func write(ctx context.Context, products *cosmos.Container) {
+func write(ctx context.Context, products feed.Committer) {
 	for n := time.Now().UnixMilli(); *every > 0 && ctx.Err() == nil; n++ {
 		body := fmt.Sprintf(`{"id":"%d","shelf":"a","price":1`, n)
 		last := []feed.Write{

@@ -105,7 +105,7 @@ func (s *shop) has(dir, unit string, n int) string {
 // that are left; the unit of latest versions has those without a marker, and misses deletes and expiries.
 func TestTheTargetsHaveWhatIsLeft(t *testing.T) {
 	s, dir := newShop(t), t.TempDir()
-	f := fleettest.StartPair(t, 1500, "-account", s.URL, "-data", dir, "-every", "0", "-expiration", "2s")
+	f := fleettest.StartPair(t, 1500, "-from", s.URL+"/shop/products", "-data", dir, "-every", "0", "-expiration", "2s")
 	s.handled("soft", "all")
 	ctx, stop := context.WithCancel(t.Context())
 	written := make(chan int)
@@ -172,7 +172,7 @@ func version(body string) string {
 // deletes. All versions and deletes have each delete.
 func TestAMarkerMustOutliveAnOutage(t *testing.T) {
 	s, dir := newShop(t), t.TempDir()
-	f := fleettest.StartPair(t, 1500, "-account", s.URL, "-data", dir, "-every", "0", "-expiration", "2s")
+	f := fleettest.StartPair(t, 1500, "-from", s.URL+"/shop/products", "-data", dir, "-every", "0", "-expiration", "2s")
 	s.handled("soft", "all")
 	s.put(1, 1, "")
 	s.put(2, 1, "")

@@ -56,3 +56,6 @@ func Session(token string) (partition string, lsn int64, ok bool) {
 	lsn, err := strconv.ParseInt(rest, 10, 64)
 	return partition, lsn, ok && partition != "" && err == nil
 }
+
+// EmulatorKey is the well-known key of the service's emulator, which protects nothing.
+const EmulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="

@@ -123,8 +123,8 @@ func (w *worker) lookAhead(page feed.Page) {
 func aheadError(at feed.Position, end int64) error {
 	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these "+
 		"leases of another one? "+
-		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", feed.ErrAhead,
-		at.Token, end)
+		"Changes up to the position will not be handled until you reset the unit to where it is to go on: changefeed "+
+		"leases reset, or package admin", feed.ErrAhead, at.Token, end)
 }
 
 // waitAfterEmptyPage waits after an empty page, until there may be more changes.

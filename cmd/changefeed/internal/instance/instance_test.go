@@ -281,7 +281,13 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 			feed.ErrLeasesGone,
 			`unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`,
 		},
-		{fmt.Errorf("run: %w", feed.ErrForeignLease), `unit "mailer" is a Java processor's`},
+		{
+			fmt.Errorf("run: %w", feed.ErrForeignLease),
+			`unit "mailer" is a Java processor's, whose leases changefeed reads and does not write: stop it, and continue ` +
+				`at its positions under another name: changefeed leases snapshot cosmos:shop/leases --name mailer > ` +
+				`mailer.json, then changefeed leases restore mailer.json cosmos:shop/leases --name mailer-2 --source ADDRESS`,
+		},
+		{fmt.Errorf("run: %w", feed.ErrForeignLease), "and --from the time of the oldest change"},
 		{&feed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
 		{&feed.StartError{Leases: []string{"0"}}, "has leases without a position, and nothing says where it began"},
 		{

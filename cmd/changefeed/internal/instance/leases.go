@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
@@ -124,9 +126,14 @@ func (i *Instance) explainRefusal(err error) error {
 			unit.CommandsOf(i.leases, "BEGINNING", nil).Complete("changefeed leases shows both, and changefeed leases "+
 				"delete removes that whose ids have this beginning, up to the dot"))
 	case errors.Is(err, feed.ErrForeignLease):
-		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, "+
-			"then run with another --name and --from the time of the oldest change that is pending there, which %s shows",
-			i.Name, commands.Complete("changefeed leases"))
+		file := terminal.ShellWord(i.Name + ".json")
+		name := terminal.ShellWord(i.Name + "-2")
+		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, and "+
+			"continue at its positions under another name: %s > %s, then changefeed leases restore %[3]s %s --name %s "+
+			"--source %s, then run with --name %[5]s; if no snapshot is possible, run with another --name and --from the "+
+			"time of the oldest change that is pending there, which %s shows",
+			i.Name, commands.Complete("changefeed leases snapshot"), file, terminal.ShellWord(i.leases.String()), name,
+			terminal.ShellWord(cmp.Or(i.Source, "ADDRESS")), commands.Complete("changefeed leases"))
 	}
 	return err
 }

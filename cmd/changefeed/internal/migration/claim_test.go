@@ -45,3 +45,42 @@ func TestLeasesServeASingleTarget(t *testing.T) {
 		t.Errorf("a target that is missing: the error is %v", err)
 	}
 }
+
+// TestLeasesServeASingleTransform: what was copied before would stay as another transform has made it.
+func TestLeasesServeASingleTransform(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, docstore.ContainerSpec{Retention: time.Hour})
+	w.put("orders", order("1", "Oslo", "ada", 1))
+	w.pair.Transform, w.pair.DeletedWhen = []string{"cat", "-u"}, "gone"
+	if err := w.run(); err != nil {
+		t.Fatal(err)
+	}
+	first := w.pair
+	for _, tt := range []struct {
+		change func(p *Pair)
+		want   string
+	}{
+		{func(p *Pair) { p.TTL = Exact }, "--ttl is exact: "},
+		{func(p *Pair) { p.DeletedWhen = "" }, `--deleted-when is "": `},
+		{func(p *Pair) { p.Transform = nil }, "COMMAND is missing: "},
+		{func(p *Pair) { p.Transform = []string{"cat"} }, "COMMAND is cat: "},
+	} {
+		w.pair = first
+		tt.change(&w.pair)
+		for _, w.copy.DryRun = range []bool{true, false} {
+			err := w.run()
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || !strings.Contains(err.Error(), "--name") ||
+				!strings.Contains(err.Error(), "leases delete") {
+				t.Errorf("want %s… with what to do, got %v", tt.want, err)
+			}
+		}
+	}
+	w.pair, w.copy.Name, w.pair.TTL = first, "again", Exact
+	if err := w.run(); err != nil {
+		t.Errorf("another name: %v", err)
+	}
+	w.pair, w.copy.Name = first, ""
+	if err := w.run(); err != nil {
+		t.Errorf("the same command: %v", err)
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/address"
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
@@ -216,9 +217,7 @@ func hostPort(text string) string {
 
 // IsLoopback reports whether only this machine can reach a URL.
 func IsLoopback(endpoint string) bool {
-	host := hostOf(endpoint)
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return address.IsLoopback(hostOf(endpoint))
 }
 
 // hostOf returns the host of a URL without the port.
@@ -266,7 +265,7 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	}
 	opened.atOnce = o.AtOnce
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
-		cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
+		cosmos.Options{Transport: opened.http, Logger: o.clientLog()}); err != nil {
 		if errors.Is(err, feed.ErrBadRequest) && Status(err) == 0 { // no account was asked
 			return nil, usage.Error{Err: fmt.Errorf("%s: %s", cmp.Or(c.from, a.Field),
 				strings.TrimPrefix(err.Error(), "open account: "))}

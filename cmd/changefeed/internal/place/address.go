@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/address"
 )
 
 // An Address says where a container is: in the directory of a store, or in an account.
@@ -26,33 +27,17 @@ type Address struct {
 }
 
 // AddressForms are the forms of an address, for the help and for errors.
-const AddressForms = "docstore:DIR#container, cosmos:DATABASE/container or https://HOST:PORT/DATABASE/container"
+const AddressForms = address.Forms
 
 // Parse reads an address in one of [AddressForms]. The error names the field of the address.
 func Parse(field, text string) (Address, error) {
-	scheme, rest, ok := strings.Cut(text, ":")
-	a := Address{Field: field, Given: text}
-	switch {
-	case ok && scheme == "docstore":
-		// The last # separates: the name of a directory may contain #, the name of a container may not.
-		i := strings.LastIndexByte(rest, '#')
-		if i <= 0 {
-			break
-		}
-		a.Dir = rest[:i]
-		if a.Database, a.Container, ok = ParseName(rest[i+1:]); ok {
-			return a, nil
-		}
-	case ok && scheme == "cosmos":
-		if a.Database, a.Container, ok = ParseName(rest); ok && strings.Contains(rest, "/") {
-			return a, nil
-		}
-	case ok && (scheme == "https" || scheme == "http"):
-		if a.parseURL(text) {
-			return a, nil
-		}
+	at, ok := address.Parse(text)
+	if !ok {
+		return Address{}, fmt.Errorf("%s is %q: want %s", field, text, AddressForms)
 	}
-	return Address{}, fmt.Errorf("%s is %q: want %s", field, text, AddressForms)
+	return Address{
+		Dir: at.Dir, endpoint: at.Endpoint, Database: at.Database, Container: at.Container, Field: field, Given: text,
+	}, nil
 }
 
 // IsAddress reports whether a text is an address, right or wrong, and not the name of a file.
@@ -63,34 +48,7 @@ func IsAddress(text string) bool {
 
 // ParseName reads container or database/container.
 func ParseName(text string) (database, container string, ok bool) {
-	parts := strings.Split(text, "/")
-	switch {
-	case len(parts) == 1:
-		parts = []string{docstore.DefaultDatabase, parts[0]}
-	case len(parts) != 2:
-		return "", "", false
-	}
-	return parts[0], parts[1], parts[0] != "" && parts[1] != ""
-}
-
-// parseURL reads scheme://host/database/container. A user or a query in the URL would be ignored silently, so parseURL
-// refuses both.
-func (a *Address) parseURL(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return false
-	}
-	// Cut before unescaping, so that a slash within a name does not separate.
-	database, container, ok := strings.Cut(strings.Trim(u.EscapedPath(), "/"), "/")
-	if !ok || database == "" || container == "" || strings.Contains(container, "/") {
-		return false
-	}
-	if a.Database, err = url.PathUnescape(database); err != nil {
-		return false
-	}
-	a.Container, err = url.PathUnescape(container)
-	a.endpoint = u.Scheme + "://" + u.Host
-	return err == nil
+	return address.ParseName(text)
 }
 
 // Name returns the name by which a store finds the container.

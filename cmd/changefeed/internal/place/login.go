@@ -52,7 +52,7 @@ func (o *Opener) loginAccount(ctx context.Context, l *Login) (opened *Account, e
 	}
 	o.flags.say("account %s: %s", c.Endpoint, c.keyFrom)
 	opened.client, err = cosmos.Open(ctx, c.Endpoint, credential, cosmos.Options{
-		Transport: opened.http, Logger: o.Log, PreferredRegions: l.Regions, UserAgent: l.Agent,
+		Transport: opened.http, Logger: o.clientLog(), PreferredRegions: l.Regions, UserAgent: l.Agent,
 	})
 	switch {
 	case err == nil:

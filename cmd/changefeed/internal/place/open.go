@@ -132,6 +132,7 @@ type Opener struct {
 type openStores struct {
 	mu    sync.Mutex
 	byDir map[string]*docstore.DB
+	said  sync.Map // what the clients of accounts have said about containers
 }
 
 // NewOpener makes an Opener whose accounts use these settings.

@@ -29,7 +29,7 @@ const (
 const LettersPath = "/key"
 
 // recommended is a command in an advice, with the flags that the advice gives it.
-var recommended = regexp.MustCompile(`changefeed (?:leases(?: (?:resume|reset|skip|gc|explain|delete|history))?|` +
+var recommended = regexp.MustCompile(`changefeed (?:leases(?: (?:resume|reset|skip|gc|explain|delete|history|snapshot))?|` +
 	`dlq (?:list|retry|release|drop))\b(?: --all| --key KEY| --to START)?`)
 
 // Complete returns an advice whose commands can be pasted into a shell: an advice that ends with a command has no full

@@ -49,12 +49,15 @@ func TestAUnitIsFoundByItsLeases(t *testing.T) {
 // No store has leases for a container of an account, nor the other way round.
 func TestLeasesAndWhatTheyAreForAreInOnePlace(t *testing.T) {
 	o := newOffice(t)
-	local, remote := place.Stored(o.leases, place.Address{Given: "docstore:d#leases"}),
-		&place.Container{Address: place.Address{Given: "cosmos:shop/orders"}, Remote: new(cosmos.Container)}
+	given := place.Address{Given: "cosmos:a/b", Database: "a", Container: "b"}
+	local := place.Stored(o.leases, place.Address{Dir: "d", Database: "default", Container: "leases"}) // by --db
+	remote := &place.Container{Address: given, Remote: new(cosmos.Container)}
 	for _, c := range [][2]*place.Container{{local, remote}, {remote, local}} {
 		if _, err := OpenStore(t.Context(), c[0], "mailer", c[1]); !errors.As(err, new(usage.Error)) ||
-			!strings.Contains(err.Error(), "want both in stores, or both in accounts") {
-			t.Errorf("leases in %s of %s: %v", c[0].Address.Given, c[1].Address.Given, err)
+			!strings.Contains(err.Error(), "want both in stores, or both in accounts") ||
+			!strings.Contains(err.Error(), c[0].Address.String()) ||
+			!strings.Contains(err.Error(), c[1].Address.String()) {
+			t.Errorf("leases in %s of %s: %v", c[0].Address, c[1].Address, err)
 		}
 	}
 }

@@ -72,7 +72,8 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 // aheadError says what to do about a lease whose position is ahead of the feed.
 func aheadError(token string, err error) error {
 	return fmt.Errorf("lease %s: %w: was the container restored from a backup, or are these leases of another one? "+
-		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", token, err)
+		"Changes up to the position will not be handled until you reset the unit to where it is to go on: changefeed "+
+		"leases reset --to START", token, err)
 }
 
 // hopeless are the errors of leases that no instance works on until an operator repairs them.

@@ -54,8 +54,8 @@ func OpenStore(ctx context.Context, leases *place.Container, processor string, m
 		return cosmos.OpenLeases(ctx, leases.Remote, processor, monitored.Remote, cosmos.LeaseOptions{})
 	}
 	return nil,
-		usage.Error{Err: fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts",
-			leases.Address.Given, monitored.Address.Given)}
+		usage.Error{Err: fmt.Errorf("the leases are in %s, and the container that they are for is %s: want both in stores, "+
+			"or both in accounts", leases.Address, monitored.Address)}
 }
 
 // checkLeaseKey refuses a container whose partition key cannot be that of leases, in the same words for a store and an

@@ -87,10 +87,10 @@ func (p *Process) String() string {
 	return string(p.text)
 }
 
-// Against returns a fleet of the recipe on an account, working in a folder. The leases of a killed process expire
-// after two seconds.
-func Against(server *cosmostest.Server, folder string, args ...string) *Fleet {
-	args = append([]string{"-account", server.URL, "-expire", "2s"}, args...)
+// Against returns a fleet of the recipe on a container of an account, working in a folder. The leases of a killed
+// process expire after two seconds.
+func Against(server *cosmostest.Server, container, folder string, args ...string) *Fleet {
+	args = append([]string{"-from", server.URL + "/shop/" + container, "-expire", "2s"}, args...)
 	return &Fleet{folder: folder, env: []string{"COSMOS_KEY=" + server.Key}, args: args, wrote: make(chan *Process)}
 }
 

@@ -1,0 +1,212 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
+	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/changeline"
+)
+
+// texts returns the documents of a container without system properties, by partition key of /customer and id.
+func texts(ctx context.Context, c *docstore.Container) (map[string]string, error) {
+	all := map[string]string{}
+	for item, err := range c.Items(ctx, feed.FullRange(), "") {
+		if err != nil {
+			return nil, err
+		}
+		body, err := changeline.WithoutSystem(item.Body)
+		if err != nil {
+			return nil, err
+		}
+		all[item.ID] = string(body)
+	}
+	return all, nil
+}
+
+// TestSeveralInstancesCopyTogether: three processes with the same command share the work while items are written, moved
+// and deleted, and the target has what the source has.
+func TestSeveralInstancesCopyTogether(t *testing.T) {
+	t.Parallel()
+	server := cosmostest.NewTestServer(t)
+	w := &world{t: t}
+	w.create(server.DB, docstore.ContainerSpec{ID: "from", Paths: []string{"/city"}, Ranges: 4, Retention: time.Hour})
+	w.create(server.DB, docstore.ContainerSpec{ID: "to", Paths: []string{"/customer"}, Ranges: 2})
+	from, to := container(t, server.DB, "from"), container(t, server.DB, "to")
+	write := func(n int) {
+		id, city := fmt.Sprint(n%100), fmt.Sprint("city", n%100%7)
+		writes := []feed.Write{{Body: []byte(order(id, city, fmt.Sprint("c", rand.IntN(3)), n))}}
+		if n > 300 && n%5 == 0 {
+			writes = []feed.Write{{Op: feed.WriteDelete, ID: id}}
+		}
+		if _, err := from.Commit(t.Context(), feed.Key(city), writes); err != nil && !errors.Is(err, feed.ErrNotFound) {
+			t.Error(err)
+		}
+	}
+	for n := range 200 {
+		write(n)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for i := range 3 {
+		running.Go(func() {
+			c := Copy{
+				Pair: Pair{
+					Source: server.URL + "/default/from", Target: server.URL + "/default/to",
+					Writers: 8, TTL: Remaining,
+					SourceAccount: place.Settings{Key: server.Key}, TargetAccount: place.Settings{Key: server.Key},
+				},
+				Instance: fmt.Sprint("copier", i), Expiration: 2 * time.Second, Log: silent(), Say: func(string) {},
+				Exit: func() {}, Report: report.New(report.Text, new(written)),
+			}
+			if err := c.Run(ctx); err != nil {
+				t.Errorf("instance %d: %v", i, err)
+			}
+		})
+	}
+	await(t, "leases of several instances", func() error { return severalOwners(ctx, server.DB) })
+	for n := 200; n < 600; n++ {
+		write(n)
+	}
+	await(t, "the same documents", func() error {
+		want, err := texts(ctx, from)
+		if err != nil {
+			return err
+		}
+		got, err := texts(ctx, to)
+		if err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("%d documents in the target, %d in the source, or they differ", len(got), len(want))
+		}
+		return err
+	})
+	stop()
+	running.Wait()
+}
+
+// severalOwners returns an error unless the leases have several owners.
+func severalOwners(ctx context.Context, db *docstore.DB) error {
+	leases, err := db.Container("leases")
+	if err != nil {
+		return err
+	}
+	owners := map[string]bool{}
+	for item, err := range leases.Items(ctx, feed.FullRange(), "") {
+		if err != nil {
+			return err
+		}
+		for i := range 3 {
+			name := fmt.Sprintf(`"Owner":"copier%d"`, i)
+			owners[name] = owners[name] || strings.Contains(string(item.Body), name)
+		}
+	}
+	n := 0
+	for _, owns := range owners {
+		if owns {
+			n++
+		}
+	}
+	if n < 2 {
+		return fmt.Errorf("%d instances have leases", n)
+	}
+	return nil
+}
+
+// await waits until check returns nil, at most for a minute.
+func await(t *testing.T, what string, check func() error) {
+	t.Helper()
+	err := check()
+	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = check() {
+		select {
+		case <-t.Context().Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err != nil {
+		t.Fatalf("not within a minute: %s: %v", what, err)
+	}
+}
+
+// TestTheMemoryOfACompareIsBounded: four times as many documents do not need more memory, because no document is kept,
+// and the records of both sides are in files.
+func TestTheMemoryOfACompareIsBounded(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(40)) // so that the live heap is known often
+	const few, padding = 1000, 4000
+	var peaks []uint64
+	for _, documents := range []int{few, 4 * few} {
+		w := newWorld(t, docstore.ContainerSpec{})
+		w.with(func(db *docstore.DB) {
+			for _, name := range []string{"orders", "copies"} {
+				fill(t, container(t, db, name), documents, padding)
+			}
+		})
+		peak := peakOf(t, func() {
+			if differences, err := w.compare(nil); err != nil || len(differences) > 0 {
+				t.Errorf("%d differences, %v", len(differences), err)
+			}
+		})
+		peaks = append(peaks, peak)
+	}
+	t.Logf("live heap of %v bytes at most, for %d and %d documents of %d bytes", peaks, few, 4*few, padding)
+	if all := uint64(2 * 4 * few * padding); peaks[1] > peaks[0]+all/4 {
+		t.Errorf("four times the documents need %d bytes instead of %d", peaks[1], peaks[0])
+	}
+}
+
+// fill writes documents in transactions of 50.
+func fill(t *testing.T, c *docstore.Container, documents, padding int) {
+	t.Helper()
+	pad := strings.Repeat("x", padding)
+	for from := 0; from < documents; from += 50 {
+		var writes []feed.Write
+		for n := from; n < from+50; n++ {
+			body := fmt.Appendf(nil, `{"id":"%d","city":"Oslo","customer":"Oslo","pad":%q}`, n, pad)
+			writes = append(writes, feed.Write{Body: body})
+		}
+		if _, err := c.Commit(t.Context(), feed.Key("Oslo"), writes); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// peakOf returns the largest live heap of the collections during f, without what was live before.
+func peakOf(t *testing.T, f func()) (peak uint64) {
+	t.Helper()
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	runtime.GC()
+	metrics.Read(live)
+	before := live[0].Value.Uint64()
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for tick := time.NewTicker(time.Millisecond); ; {
+			select {
+			case <-done:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			metrics.Read(live)
+			if now := live[0].Value.Uint64(); now > before {
+				peak = max(peak, now-before)
+			}
+		}
+	})
+	f()
+	close(done)
+	looking.Wait()
+	return peak
+}
