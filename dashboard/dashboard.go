@@ -149,7 +149,8 @@ func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 // newShown makes a unit that is shown.
 func (d *Dashboard) newShown(u Unit) *shown {
 	return &shown{
-		Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{}), costs: d.spent.costsOf(name{u.Name, u.Container}),
+		Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{}),
+		costs:  d.spent.costsOf(name{u.Name, u.Container}),
 		lister: new(lister),
 	}
 }

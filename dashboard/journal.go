@@ -88,7 +88,8 @@ func (j *journal) lastSeen(position string) int64 {
 // count what the requests of the processor cost.
 func (d *Dashboard) Events(unit, container string) changefeed.Hooks {
 	of := name{unit, container}
-	return changefeed.JoinHooks(changefeed.LogHooks(slog.New(&teller{d.events, of, nil, ""})), d.spent.costsOf(of).hooks())
+	events := changefeed.LogHooks(slog.New(&teller{d.events, of, nil, ""}))
+	return changefeed.JoinHooks(events, d.spent.costsOf(of).hooks())
 }
 
 // teller makes events of the lines of a log.
