@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -179,7 +178,7 @@ func (c *call) targetContainer() (*docstore.Container, error) {
 	}
 	if c.in.Target.Kind == "docs" {
 		c.out.Set(wire.AnswerResourceQuota, itemQuota)
-		c.out.Set(wire.AnswerResourceUsage, "documentsCount="+strconv.FormatInt(found.Count(), 10)+";")
+		c.out.SetDocuments(found.Count())
 	}
 	return found, nil
 }

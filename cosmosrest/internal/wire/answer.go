@@ -87,6 +87,13 @@ func (a *Answer) SetQueried() {
 	h["x-ms-cosmos-query-execution-info"] = executionInfo
 }
 
+// SetDocuments sets the number of documents in the container.
+func (a *Answer) SetDocuments(n int64) {
+	var room [48]byte
+	text := strconv.AppendInt(append(room[:0], "documentsCount="...), n, 10)
+	a.Set(AnswerResourceUsage, string(append(text, ';')))
+}
+
 // SetQueriedContainers sets the headers of a query of containers.
 func (a *Answer) SetQueriedContainers() {
 	h := a.w.Header()

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -50,11 +51,9 @@ func repliesOf(kinds string, of ...int) (set ReplySet) {
 
 // Reply returns the set of a single reply. list says that the request is a query or reads a set.
 func Reply(kind, method string, list bool, status int) ReplySet {
-	at := len(replyKinds) - 1
-	for i, k := range replyKinds {
-		if k == kind {
-			at = i
-		}
+	at := slices.Index(replyKinds, kind)
+	if at < 0 {
+		at = len(replyKinds) - 1
 	}
 	class := writeReply
 	switch {
