@@ -314,8 +314,8 @@ func planDocument(r *rand.Rand, i int) string {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	doc := fmt.Sprintf(`{"id":"d%03d","age":%d,"income":%d`, i, r.IntN(5), r.IntN(100))
 	doc += fmt.Sprintf(`,"team":%s,"name":%s`, pick(`"x"`, `"y"`), pick(`"ann"`, `"bob"`, `"cy"`, `"2"`))
-	doc += fmt.Sprintf(`,"key":%s,"pk":%s,"PartitionKey":"p%d"`,
-		pick(`1`, `2`, `5`, `42`, `-1`, `"a"`, `"b"`, `"key"`, `"你好"`, `true`, `false`, `null`), pick(`1`, `2`), r.IntN(9))
+	key := pick(`1`, `2`, `5`, `42`, `-1`, `"a"`, `"b"`, `"key"`, `"你好"`, `true`, `false`, `null`)
+	doc += fmt.Sprintf(`,"key":%s,"pk":%s,"PartitionKey":"p%d"`, key, pick(`1`, `2`), r.IntN(9))
 	if r.IntN(4) > 0 {
 		doc += fmt.Sprintf(`,"blah":%d`, r.IntN(7))
 	}

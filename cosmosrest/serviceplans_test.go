@@ -120,9 +120,11 @@ func (p *servicePlan) differences(t testing.TB, a answer, cont *docstore.Contain
 	}
 	switch {
 	case p.Raw != "":
-		return "a plan of a hybrid search"
+		return "a plan of a hybrid search, as XML"
 	case p.Error != nil && json.Unmarshal(p.Error, &refused) == nil && refused.HybridSearchQueryInfo != nil:
-		return "a plan of a hybrid search"
+		var got struct{ HybridSearchQueryInfo any }
+		a.into(t, &got)
+		return differentMember("hybridSearchQueryInfo", got.HybridSearchQueryInfo, refused.HybridSearchQueryInfo)
 	case refused.QueryInfo != nil: // a plan with a number that the .NET SDK cannot read
 		refused.QueryInfo["hasSelectValue"] = refused.QueryInfo["hasSelectValue"] == 1.0
 		refused.QueryInfo["hasNonStreamingOrderBy"] = refused.QueryInfo["hasNonStreamingOrderBy"] == 1.0
@@ -159,6 +161,39 @@ func (p *servicePlan) differences(t testing.TB, a answer, cont *docstore.Contain
 	slices.SortFunc(want, func(x, y keySpan) int { return strings.Compare(x.Min, y.Min) })
 	if !slices.Equal(got.QueryRanges, want) {
 		return fmt.Sprintf("ranges are %v, want %v", got.QueryRanges, want)
+	}
+	return ""
+}
+
+// differentMember compares a value with the service's, whose library writes 0 and 1 for booleans and leaves out empty
+// members.
+func differentMember(name string, got, want any) string {
+	switch want := want.(type) {
+	case map[string]any:
+		members, _ := got.(map[string]any)
+		for member, v := range want {
+			if different := differentMember(name+"."+member, members[member], v); different != "" {
+				return different
+			}
+		}
+		return ""
+	case []any:
+		list, _ := got.([]any)
+		if len(list) != len(want) {
+			return fmt.Sprintf("%s is %v, want %v", name, got, want)
+		}
+		for i, v := range want {
+			if different := differentMember(fmt.Sprintf("%s[%d]", name, i), list[i], v); different != "" {
+				return different
+			}
+		}
+		return ""
+	}
+	if _, ok := got.(bool); ok {
+		want = want == 1.0
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Sprintf("%s is\n%v, want\n%v", name, got, want)
 	}
 	return ""
 }

@@ -9,7 +9,7 @@ import (
 
 // The text of a query in the form of the service's planner, for rewritten queries and for the lists of expressions in
 // a plan. Programs compare these texts, so they are the service's to the letter: keywords in upper case, each clause
-// on a line, every operator in brackets, strings in double quotes, numbers with 17 digits.
+// on a line, every operator in brackets, strings in double quotes, numbers with 15 or 17 digits.
 
 // renderer writes the syntax of a query as text.
 type renderer struct{ q *Query }
@@ -230,10 +230,10 @@ func (r renderer) literal(token string) string {
 	return strings.ToLower(token)
 }
 
-// numeral returns a number. Whole numbers of 64 bits keep all their digits; other numbers have 17 digits, or fewer if
-// fewer are enough for the exact value.
+// numeral returns a number. Whole numbers of 64 bits keep all their digits. As in the service, other numbers have 15
+// digits if these are enough for the exact value, otherwise 17.
 func numeral(token string) string {
-	const digits = 17
+	const few, all = 15, 17
 	if n, err := strconv.ParseInt(token, 10, 64); err == nil {
 		return strconv.FormatInt(n, 10)
 	}
@@ -241,7 +241,11 @@ func numeral(token string) string {
 	if err != nil {
 		return token // the compiler has refused this number
 	}
-	return strconv.FormatFloat(f, 'g', digits, 64)
+	short := strconv.FormatFloat(f, 'g', few, 64)
+	if same, err := strconv.ParseFloat(short, 64); err == nil && same == f {
+		return short
+	}
+	return strconv.FormatFloat(f, 'g', all, 64)
 }
 
 // text returns the query's text from an offset to the end of the last token before a second offset. text reads

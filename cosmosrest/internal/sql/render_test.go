@@ -62,8 +62,8 @@ func TestTheFormOfThePlanner(t *testing.T) {
 		{"SELECT VALUE -(-1) + - - c.a FROM c", "SELECT VALUE ((- -1) + (-(-c.a))) | FROM c"},
 		{"SELECT VALUE c.a ? c.b : c.d ?? c.e FROM c", "SELECT VALUE (c.a ? c.b : (c.d ?? c.e)) | FROM c"},
 		{
-			"SELECT VALUE [0.1, 1e2, 1.0, 007, 9007199254740993, 1e300, TRUE, Null, undefined] FROM c",
-			"SELECT VALUE [0.10000000000000001, 100, 1, 7, 9007199254740993, 1.0000000000000001e+300, true, null, undefined] | FROM c",
+			"SELECT VALUE [0.1, 1e2, 1.0, 007, 9007199254740993, 1e300, 0.005676387343555689, TRUE, Null, undefined] FROM c",
+			"SELECT VALUE [0.1, 100, 1, 7, 9007199254740993, 1e+300, 0.0056763873435556889, true, null, undefined] | FROM c",
 		},
 		{"SELECT VALUE {a: 1, 'b': {}, \"c\": [@p]} FROM c", `SELECT VALUE {"a": 1, "b": {}, "c": [@p]} | FROM c`},
 		{
