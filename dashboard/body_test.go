@@ -76,7 +76,7 @@ func TestACommandThatEndsMidwayIsRefused(t *testing.T) {
 func TestAnAnswerMayTakeLongerThanABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Options{Write: true})
-		slow := d.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slow := d.guardRequests(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			select {
 			case <-time.After(2 * readTimeout):

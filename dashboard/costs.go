@@ -32,9 +32,9 @@ type costs struct {
 	spent [purposes]Cost
 }
 
-// add adds requests with a charge. An account may send a charge that is no number, or with which the sum is none; such
-// a charge is not counted, because no JSON could have the sum.
-func (c *costs) add(purpose int, requests int64, charge float64) {
+// addRequests adds requests with a charge. An account may send a charge that is no number, or with which the sum is
+// none; such a charge is not counted, because no JSON could have the sum.
+func (c *costs) addRequests(purpose int, requests int64, charge float64) {
 	if !(charge > 0) || math.IsInf(charge, 0) {
 		return
 	}
@@ -50,13 +50,13 @@ func (c *costs) add(purpose int, requests int64, charge float64) {
 // hooks count the requests of a processor.
 func (c *costs) hooks() feed.Hooks {
 	return feed.Hooks{
-		ReadDone:  func(_ context.Context, d feed.ReadDone) { c.add(forReads, 1, d.Charge) },
-		StoreDone: func(_ context.Context, d feed.StoreDone) { c.add(forLeases, 1, d.Charge) },
+		ReadDone:  func(_ context.Context, d feed.ReadDone) { c.addRequests(forReads, 1, d.Charge) },
+		StoreDone: func(_ context.Context, d feed.StoreDone) { c.addRequests(forLeases, 1, d.Charge) },
 	}
 }
 
-// list lists what was spent.
-func (c *costs) list() []Cost {
+// listSpent lists what was spent.
+func (c *costs) listSpent() []Cost {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := []Cost{}
@@ -75,8 +75,8 @@ type ledger struct {
 	costs map[name]*costs
 }
 
-// of returns the costs of a unit.
-func (l *ledger) of(unit name) *costs {
+// costsOf returns the costs of a unit.
+func (l *ledger) costsOf(unit name) *costs {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.costs[unit]

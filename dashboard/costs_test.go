@@ -34,7 +34,7 @@ func TestCostsAreAddedUpByWhatTheyAreFor(t *testing.T) {
 			others.ReadDone(t.Context(), feed.ReadDone{Charge: 100})
 		}
 		hooks.StoreDone(t.Context(), feed.StoreDone{Charge: 10})
-		d.spent.of(name{"mailer", "orders"}).add(forListings, 4, 8)
+		d.spent.costsOf(name{"mailer", "orders"}).addRequests(forListings, 4, 8)
 		want := []Cost{{"reads", 2, 5.5}, {"leases", 1, 10}, {"listings", 4, 8}}
 		if got := costs(); !slices.Equal(got, want) {
 			t.Errorf("the costs are %+v, want %+v", got, want)
@@ -46,9 +46,9 @@ func TestCostsAreAddedUpByWhatTheyAreFor(t *testing.T) {
 func TestCostsStayNumbers(t *testing.T) {
 	var c costs
 	for range 2 {
-		c.add(forReads, 1, math.MaxFloat64)
+		c.addRequests(forReads, 1, math.MaxFloat64)
 	}
-	if got := string(jsonOf(c.list())); !strings.HasPrefix(got, `[{"for":"reads","requests":1,`) {
+	if got := string(jsonOf(c.listSpent())); !strings.HasPrefix(got, `[{"for":"reads","requests":1,`) {
 		t.Errorf("the costs are %s", got)
 	}
 }

@@ -119,8 +119,8 @@ func New(o Options) *Dashboard {
 		o: o, closed: make(chan struct{}), events: &journal{run: time.Now().UnixMilli()},
 		spent: ledger{costs: map[name]*costs{}},
 	}
-	d.events.tell = d.viewers.notify
-	d.handler = d.guard(d.routes())
+	d.events.tell = d.viewers.notifyViewers
+	d.handler = d.guardRequests(d.routes())
 	return d
 }
 
@@ -149,13 +149,14 @@ func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 // newShown makes a unit that is shown.
 func (d *Dashboard) newShown(u Unit) *shown {
 	return &shown{
-		Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{}), costs: d.spent.of(name{u.Name, u.Container}),
+		Unit: u, admin: admin.Open(u.Source, u.Leases, admin.Options{}),
+		costs:  d.spent.costsOf(name{u.Name, u.Container}),
 		lister: new(lister),
 	}
 }
 
-// complete completes the commands in an advice.
-func (s *shown) complete(advice string) string {
+// completeCommands completes the commands in an advice.
+func (s *shown) completeCommands(advice string) string {
 	if s.Complete == nil {
 		return advice
 	}
@@ -193,8 +194,8 @@ func (d *Dashboard) routes() http.Handler {
 	return mux
 }
 
-// all are the units that are shown.
-func (d *Dashboard) all() []*shown {
+// allShown are the units that are shown.
+func (d *Dashboard) allShown() []*shown {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.units)
@@ -203,13 +204,13 @@ func (d *Dashboard) all() []*shown {
 // errNoUnit is why there is no answer about a unit.
 var errNoUnit = errors.New("the dashboard shows no such unit")
 
-// asked returns the unit that the address of a request names.
-func (d *Dashboard) asked(r *http.Request) (*shown, error) {
-	return d.find(r.Context(), name{r.FormValue("unit"), r.FormValue("container")})
+// unitAsked returns the unit that the address of a request names.
+func (d *Dashboard) unitAsked(r *http.Request) (*shown, error) {
+	return d.findUnit(r.Context(), name{r.FormValue("unit"), r.FormValue("container")})
 }
 
-// find returns the unit with a name. The container may be left out if only one unit has the name.
-func (d *Dashboard) find(ctx context.Context, wanted name) (*shown, error) {
+// findUnit returns the unit with a name. The container may be left out if only one unit has the name.
+func (d *Dashboard) findUnit(ctx context.Context, wanted name) (*shown, error) {
 	d.mu.Lock()
 	isFirst := d.o.Find != nil && d.foundAt.IsZero()
 	d.mu.Unlock()

@@ -67,7 +67,7 @@ type Letters struct {
 
 // serveExplain answers GET /explain.
 func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
-	s, err := d.asked(r)
+	s, err := d.unitAsked(r)
 	if err != nil {
 		refuse(w, http.StatusNotFound, err.Error())
 		return
@@ -93,7 +93,7 @@ func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
 		History: []Action{},
 	}
 	for _, next := range e.Next {
-		made.Next = append(made.Next, s.complete(next))
+		made.Next = append(made.Next, s.completeCommands(next))
 	}
 	for _, entry := range e.History {
 		made.History = append(made.History, Action{
@@ -105,7 +105,7 @@ func (d *Dashboard) serveExplain(w http.ResponseWriter, r *http.Request) {
 
 // serveLetters answers GET /letters.
 func (d *Dashboard) serveLetters(w http.ResponseWriter, r *http.Request) {
-	s, err := d.asked(r)
+	s, err := d.unitAsked(r)
 	if err != nil {
 		refuse(w, http.StatusNotFound, err.Error())
 		return

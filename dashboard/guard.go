@@ -20,8 +20,8 @@ import (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// guard lets requests pass that may look.
-func (d *Dashboard) guard(next http.Handler) http.Handler {
+// guardRequests lets requests pass that may look.
+func (d *Dashboard) guardRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Content-Security-Policy":      policy,

@@ -45,13 +45,13 @@ type UnitHealth struct {
 
 // serveHealth answers GET /healthz.
 func (d *Dashboard) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	h := d.health()
+	h := d.healthNow()
 	answer(w, statusOf(h.OK), h)
 }
 
 // serveReady answers GET /readyz.
 func (d *Dashboard) serveReady(w http.ResponseWriter, _ *http.Request) {
-	h := d.health()
+	h := d.healthNow()
 	isReady := h.Waiting == nil && !slices.ContainsFunc(h.Units, func(u UnitHealth) bool { return !u.Ready })
 	answer(w, statusOf(isReady), h)
 }
@@ -64,8 +64,8 @@ func statusOf(ok bool) int {
 	return http.StatusServiceUnavailable
 }
 
-// health is the health of this process. Units without an instance in this process are not part of that.
-func (d *Dashboard) health() Health {
+// healthNow is the health of this process. Units without an instance in this process are not part of that.
+func (d *Dashboard) healthNow() Health {
 	h := Health{OK: true, Version: d.o.Version, Checks: []Check{}, Units: []UnitHealth{}}
 	if d.o.Begun != nil {
 		h.Waiting = textOf(called(d.o.Begun))
@@ -75,9 +75,9 @@ func (d *Dashboard) health() Health {
 		h.OK = h.OK && why == nil
 		h.Checks = append(h.Checks, Check{name, why == nil, why})
 	}
-	for _, s := range d.all() {
+	for _, s := range d.allShown() {
 		if s.Processor != nil {
-			u := s.health()
+			u := s.healthOf()
 			h.OK = h.OK && u.OK
 			h.Units = append(h.Units, u)
 		}
@@ -95,8 +95,8 @@ func called(check func() error) (err error) {
 	return check()
 }
 
-// health is the health of the instance of a unit.
-func (s *shown) health() UnitHealth {
+// healthOf is the health of the instance of a unit.
+func (s *shown) healthOf() UnitHealth {
 	why := textOf(s.Processor.Healthy())
 	u := UnitHealth{Name: s.Name, Container: s.Container, OK: why == nil, Why: why}
 	runs := slices.DeleteFunc(s.Processor.Status(), func(r changefeed.Status) bool { return r.Stopping })
@@ -107,7 +107,7 @@ func (s *shown) health() UnitHealth {
 	now := time.Now()
 	u.Ready = true
 	for i := range runs {
-		u.add(&runs[i], now)
+		u.addCall(&runs[i], now)
 	}
 	if u.Leases == 0 && why != nil { // it does not wait for a lease: something is wrong
 		u.Ready, u.Waiting = false, why
@@ -115,8 +115,8 @@ func (s *shown) health() UnitHealth {
 	return u
 }
 
-// add adds a running call of the processor.
-func (u *UnitHealth) add(r *changefeed.Status, now time.Time) {
+// addCall adds a running call of the processor.
+func (u *UnitHealth) addCall(r *changefeed.Status, now time.Time) {
 	u.Leases += len(r.Leases)
 	u.Outage = u.Outage || r.Outage
 	u.View = oldest(u.View, ageOf(r.View, now))

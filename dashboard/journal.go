@@ -45,8 +45,8 @@ type journal struct {
 	events []Event
 }
 
-// add adds an event.
-func (j *journal) add(e Event) {
+// addEvent adds an event.
+func (j *journal) addEvent(e Event) {
 	j.mu.Lock()
 	j.count++
 	e.Run, e.ID = j.run, j.count
@@ -57,8 +57,8 @@ func (j *journal) add(e Event) {
 	j.tell()
 }
 
-// after returns the events that are kept and come after one.
-func (j *journal) after(id int64) []Event {
+// eventsAfter returns the events that are kept and come after one.
+func (j *journal) eventsAfter(id int64) []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	missing := min(j.count-id, int64(len(j.events)), mostEvents)
@@ -71,8 +71,8 @@ func (j *journal) after(id int64) []Event {
 // position is an event as a browser names it when it connects again.
 func (e *Event) position() string { return fmt.Sprintf("%d.%d", e.Run, e.ID) }
 
-// seen is the ID of the event that a browser names; 0 if it is none of this process.
-func (j *journal) seen(position string) int64 {
+// lastSeen is the ID of the event that a browser names; 0 if it is none of this process.
+func (j *journal) lastSeen(position string) int64 {
 	run, id, _ := strings.Cut(position, ".")
 	n, err := strconv.ParseInt(id, 10, 64)
 	j.mu.Lock()
@@ -88,7 +88,8 @@ func (j *journal) seen(position string) int64 {
 // count what the requests of the processor cost.
 func (d *Dashboard) Events(unit, container string) changefeed.Hooks {
 	of := name{unit, container}
-	return changefeed.JoinHooks(changefeed.LogHooks(slog.New(&teller{d.events, of, nil, ""})), d.spent.of(of).hooks())
+	events := changefeed.LogHooks(slog.New(&teller{d.events, of, nil, ""}))
+	return changefeed.JoinHooks(events, d.spent.costsOf(of).hooks())
 }
 
 // teller makes events of the lines of a log.
@@ -106,10 +107,10 @@ func (t *teller) Enabled(_ context.Context, level slog.Level) bool { return leve
 func (t *teller) Handle(_ context.Context, r slog.Record) error {
 	facts := append([]Fact{}, t.facts...)
 	r.Attrs(func(a slog.Attr) bool {
-		facts = append(facts, t.fact(a))
+		facts = append(facts, t.factOf(a))
 		return true
 	})
-	t.to.add(Event{
+	t.to.addEvent(Event{
 		At: r.Time.UTC(), Level: r.Level.String(), Unit: t.of.unit, Container: t.of.container, Text: r.Message,
 		Facts: facts,
 	})
@@ -121,7 +122,7 @@ func (t *teller) WithAttrs(attrs []slog.Attr) slog.Handler {
 	more := *t
 	more.facts = append([]Fact{}, t.facts...)
 	for _, a := range attrs {
-		more.facts = append(more.facts, t.fact(a))
+		more.facts = append(more.facts, t.factOf(a))
 	}
 	return &more
 }
@@ -133,8 +134,8 @@ func (t *teller) WithGroup(group string) slog.Handler {
 	return &more
 }
 
-// fact is an attribute as text. A stack is for the log.
-func (t *teller) fact(a slog.Attr) Fact {
+// factOf is an attribute as text. A stack is for the log.
+func (t *teller) factOf(a slog.Attr) Fact {
 	const most = 2000
 	value := a.Value.Resolve()
 	text := value.String()

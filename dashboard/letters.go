@@ -19,8 +19,8 @@ var errNoLetters = fmt.Errorf("%w: this process has no access to the dead letter
 // errFailedAgain is the outcome of a request that an instance has served.
 var errFailedAgain = errors.New("the handler has failed again")
 
-// letter finds the letter that a command means.
-func (c *Command) letter(ctx context.Context, s *shown) (*feed.DeadLetter, error) {
+// findLetter finds the letter that a command means.
+func (c *Command) findLetter(ctx context.Context, s *shown) (*feed.DeadLetter, error) {
 	key, err := c.key()
 	switch {
 	case err != nil:
@@ -58,13 +58,13 @@ func recorded(do action) action {
 		default:
 			line.Done = 1
 		}
-		return done, errors.Join(err, c.unit(s).Record(ctx, line))
+		return done, errors.Join(err, c.openUnit(s).Record(ctx, line))
 	}
 }
 
 // retry has the handler handle a letter again.
 func retry(ctx context.Context, s *shown, c *Command) (Outcome, error) {
-	l, err := c.letter(ctx, s)
+	l, err := c.findLetter(ctx, s)
 	switch {
 	case err != nil:
 		return Outcome{}, err
@@ -125,7 +125,7 @@ func release(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 
 // drop removes a letter.
 func drop(ctx context.Context, s *shown, c *Command) (Outcome, error) {
-	l, err := c.letter(ctx, s)
+	l, err := c.findLetter(ctx, s)
 	switch {
 	case err != nil:
 		return Outcome{}, err

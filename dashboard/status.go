@@ -151,8 +151,8 @@ func (d *Dashboard) serveStatus(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unknown is the state of a unit that cannot be listed.
-func (s *shown) unknown(err error) UnitStatus {
+// unknownStatus is the state of a unit that cannot be listed.
+func (s *shown) unknownStatus(err error) UnitStatus {
 	text := err.Error()
 	return UnitStatus{
 		Name: s.Name, Container: s.Container, IsHere: s.Processor != nil, Error: &text,
@@ -162,30 +162,30 @@ func (s *shown) unknown(err error) UnitStatus {
 	}
 }
 
-// status is the state of a unit.
-func (s *shown) status(ctx context.Context) UnitStatus {
+// statusNow is the state of a unit.
+func (s *shown) statusNow(ctx context.Context) UnitStatus {
 	l, err := s.admin.List(ctx)
 	if err != nil {
-		return s.unknown(err)
+		return s.unknownStatus(err)
 	}
-	u := s.unknown(errNotListed)
+	u := s.unknownStatus(errNotListed)
 	u.Error = nil
 	u.Sentence, u.Lag = l.Sentence(), lagOf(&l.Estimate.Total, l.At)
 	u.Requests, u.Charge = l.Estimate.Cost.Requests, numberIn(l.Estimate.Cost.Charge)
-	s.costs.add(forListings, int64(l.Estimate.Cost.Requests), l.Estimate.Cost.Charge)
-	u.Costs = s.costs.list()
+	s.costs.addRequests(forListings, int64(l.Estimate.Cost.Requests), l.Estimate.Cost.Charge)
+	u.Costs = s.costs.listSpent()
 	if s.Says != nil {
 		u.Says = textsOf(s.Says())
 	}
 	for _, f := range slices.Concat(l.Findings(), l.Skewed(mostSkew)) {
-		next := s.complete(f.Next)
+		next := s.completeCommands(f.Next)
 		u.Finds = append(u.Finds, Finding{string(f.Word), gradeOf(f.Grade), f.Token, f.Text, f.Means, next})
 	}
 	for _, h := range l.Holes {
 		from, to := placeOf(h.Range)
 		u.Holes = append(u.Holes, Hole{h.Range.String(), from, to, textsOf(h.Notes)})
 	}
-	here, names := s.work()
+	here, names := s.workHere()
 	for i := range l.Leases {
 		u.Leases = append(u.Leases, leaseOf(&l.Leases[i], l.At, here))
 	}
@@ -195,8 +195,8 @@ func (s *shown) status(ctx context.Context) UnitStatus {
 	return u
 }
 
-// work is what this process does, by the tokens of leases, and the names of its instances.
-func (s *shown) work() (here map[string]*Work, names map[string]bool) {
+// workHere is what this process does, by the tokens of leases, and the names of its instances.
+func (s *shown) workHere() (here map[string]*Work, names map[string]bool) {
 	here, names = map[string]*Work{}, map[string]bool{}
 	if s.Processor == nil {
 		return here, names

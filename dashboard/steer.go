@@ -100,7 +100,7 @@ func (d *Dashboard) serveSteer(w http.ResponseWriter, r *http.Request) {
 			c.Action))
 		return
 	}
-	s, err := d.find(r.Context(), name{c.Unit, c.Container})
+	s, err := d.findUnit(r.Context(), name{c.Unit, c.Container})
 	if err != nil {
 		refuse(w, http.StatusNotFound, err.Error())
 		return
@@ -155,13 +155,13 @@ func bad(member, value, want string) error {
 	return fmt.Errorf("%w: %s is %q: want %s", feed.ErrBadRequest, member, value, want)
 }
 
-// unit opens the unit for a command.
-func (c *Command) unit(s *shown) *admin.Unit {
+// openUnit opens the unit for a command.
+func (c *Command) openUnit(s *shown) *admin.Unit {
 	return admin.Open(s.Source, s.Leases, admin.Options{By: c.By, Reason: c.Reason, DryRun: c.Preview})
 }
 
-// selection returns the leases that are meant.
-func (c *Command) selection() (admin.Selection, error) {
+// chosenLeases returns the leases that are meant.
+func (c *Command) chosenLeases() (admin.Selection, error) {
 	if c.Range == "" {
 		return admin.All(), nil
 	}
@@ -186,11 +186,11 @@ func (c *Command) key() (feed.PartitionKey, error) {
 
 // pause pauses leases.
 func pause(ctx context.Context, s *shown, c *Command) (Outcome, error) {
-	chosen, err := c.selection()
+	chosen, err := c.chosenLeases()
 	if err != nil {
 		return Outcome{}, err
 	}
-	steps, err := c.unit(s).Pause(ctx, chosen)
+	steps, err := c.openUnit(s).Pause(ctx, chosen)
 	done := outcomeOf(c, steps, admin.Step.String)
 	if len(steps) > 0 && steps[0].Earlier != nil {
 		before := steps[0].Earlier
@@ -202,21 +202,21 @@ func pause(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 
 // resume ends a pause.
 func resume(ctx context.Context, s *shown, c *Command) (Outcome, error) {
-	chosen, err := c.selection()
+	chosen, err := c.chosenLeases()
 	if err != nil {
 		return Outcome{}, err
 	}
-	steps, err := c.unit(s).Resume(ctx, chosen)
+	steps, err := c.openUnit(s).Resume(ctx, chosen)
 	return outcomeOf(c, steps, admin.Step.String), err
 }
 
 // reset makes leases, or a key, continue elsewhere. A preview says how many changes that moves.
 func reset(ctx context.Context, s *shown, c *Command) (Outcome, error) {
-	chosen, err := c.selection()
+	chosen, err := c.chosenLeases()
 	if err != nil {
 		return Outcome{}, err
 	}
-	to, err := c.start()
+	to, err := c.startOf()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -224,7 +224,7 @@ func reset(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	u := c.unit(s)
+	u := c.openUnit(s)
 	var steps []admin.Step
 	switch {
 	case key != "" && c.Range != "":
@@ -244,8 +244,8 @@ func reset(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	}), err
 }
 
-// start returns where a reset continues.
-func (c *Command) start() (feed.Start, error) {
+// startOf returns where a reset continues.
+func (c *Command) startOf() (feed.Start, error) {
 	if ago, err := time.ParseDuration(c.To); err == nil && ago > 0 {
 		return feed.FromAgo(ago), nil
 	}
@@ -271,14 +271,14 @@ func outcomeOf(c *Command, steps []admin.Step, text func(admin.Step) string) (do
 
 // skip gives up the changes at which a lease fails. A preview names those of the batch that has failed for the longest.
 func skip(ctx context.Context, s *shown, c *Command) (Outcome, error) {
-	chosen, err := c.selection()
+	chosen, err := c.chosenLeases()
 	if err == nil && c.Range == "" {
 		err = bad("range", "", "the range of the lease that fails")
 	}
 	if err != nil {
 		return Outcome{}, err
 	}
-	u := c.unit(s)
+	u := c.openUnit(s)
 	all, err := u.Failing(ctx, chosen)
 	switch {
 	case err != nil:

@@ -32,8 +32,8 @@ type viewer struct {
 // errManyViewers is why a viewer is refused.
 var errManyViewers = errors.New("more than " + strconv.Itoa(mostViewers) + " viewers look already: close one")
 
-// join adds a viewer.
-func (h *hub) join() (*viewer, error) {
+// addViewer adds a viewer.
+func (h *hub) addViewer() (*viewer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.viewers) >= mostViewers {
@@ -47,15 +47,15 @@ func (h *hub) join() (*viewer, error) {
 	return v, nil
 }
 
-// leave removes a viewer.
-func (h *hub) leave(v *viewer) {
+// removeViewer removes a viewer.
+func (h *hub) removeViewer(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.viewers, v)
 }
 
-// notify tells all viewers that there are events.
-func (h *hub) notify() {
+// notifyViewers tells all viewers that there are events.
+func (h *hub) notifyViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for v := range h.viewers {
@@ -72,16 +72,16 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead { // a client that keeps the connection would wait for an answer to its next request
 		return
 	}
-	v, err := d.viewers.join()
+	v, err := d.viewers.addViewer()
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	defer d.viewers.leave(v)
+	defer d.viewers.removeViewer(v)
 	w.WriteHeader(http.StatusOK)
 	to := stream{w, http.NewResponseController(w)}
 	to.send("retry: %d\n\n", reconnectTime.Milliseconds())
-	lastEvent := d.events.seen(r.Header.Get("Last-Event-ID"))
+	lastEvent := d.events.lastSeen(r.Header.Get("Last-Event-ID"))
 	ticks := time.NewTicker(d.o.Interval)
 	defer ticks.Stop()
 	var pause <-chan time.Time // until events are sent, if there are some
@@ -89,7 +89,7 @@ func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	listed := listing.done // nil until the next tick
 	for isTold := true; ; {
 		if isTold {
-			for _, e := range d.events.after(lastEvent) {
+			for _, e := range d.events.eventsAfter(lastEvent) {
 				to.send("id: %s\nevent: event\ndata: %s\n\n", e.position(), jsonOf(e))
 				lastEvent = e.ID
 			}

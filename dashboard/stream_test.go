@@ -93,7 +93,7 @@ func TestTooManyViewersAreRefused(t *testing.T) {
 		d := New(Options{})
 		var joined []*viewer
 		for range mostViewers {
-			v, err := d.viewers.join()
+			v, err := d.viewers.addViewer()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestTooManyViewersAreRefused(t *testing.T) {
 			t.Errorf("one viewer more: %d %v", code, answer)
 		}
 		for _, v := range joined {
-			d.viewers.leave(v)
+			d.viewers.removeViewer(v)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestAnEventIsALineOfTheLog(t *testing.T) {
 		hooks.Acquired(t.Context(), feed.Lease{Token: "-FF", Position: feed.At("5")})
 		hooks.BatchDone(t.Context(), feed.BatchDone{Batch: &feed.Batch{}}) // of the level debug
 		hooks.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: errBroken})
-		got := d.events.after(0)
+		got := d.events.eventsAfter(0)
 		if len(got) != 2 || got[0].Text != "lease acquired" || got[0].Level != "INFO" || got[0].Unit != "mailer" ||
 			got[0].Container != "orders" || got[0].ID != 1 || !got[0].At.Equal(time.Now()) || got[1].ID != 2 ||
 			got[1].Level != "ERROR" {
@@ -166,7 +166,7 @@ func TestAnEventIsALineOfTheLog(t *testing.T) {
 		}
 		log := slog.New(&teller{d.events, name{}, nil, ""}).With("a", 1).WithGroup("g").With("b", time.Unix(0, 0))
 		log.Warn("long", "c", strings.Repeat("ä", 5000))
-		facts := d.events.after(2)[0].Facts
+		facts := d.events.eventsAfter(2)[0].Facts
 		if len(facts) != 3 || facts[0] != (Fact{"a", "1"}) || facts[1] != (Fact{"g.b", "1970-01-01T00:00:00Z"}) ||
 			facts[2].Name != "g.c" || len(facts[2].Value) > 2100 || !strings.Contains(facts[2].Value, "(10000 bytes)") {
 			t.Errorf("facts %+v", facts)
@@ -183,7 +183,7 @@ func TestOnlyTheLastEventsAreKept(t *testing.T) {
 	for after, want := range map[int64]int{
 		0: mostEvents, 50: mostEvents, 51: mostEvents - 1, mostEvents + 49: 1, mostEvents + 50: 0, 999: 0,
 	} {
-		got := d.events.after(after)
+		got := d.events.eventsAfter(after)
 		if len(got) != want || want > 0 && got[len(got)-1].ID != mostEvents+50 {
 			t.Errorf("after %d there are %d events, want %d", after, len(got), want)
 		}

@@ -28,13 +28,13 @@ func (d *Dashboard) survey(ctx context.Context) *survey {
 	if s == nil || s.status != nil && time.Since(s.status.taken) >= d.o.Interval {
 		s = &survey{done: make(chan struct{})}
 		d.last = s
-		go d.run(context.WithoutCancel(ctx), s, slices.Clone(d.units))
+		go d.runSurvey(context.WithoutCancel(ctx), s, slices.Clone(d.units))
 	}
 	return s
 }
 
-// run lists units and those that are found.
-func (d *Dashboard) run(ctx context.Context, s *survey, own []*shown) {
+// runSurvey lists units and those that are found.
+func (d *Dashboard) runSurvey(ctx context.Context, s *survey, own []*shown) {
 	made := &Status{
 		Version: statusVersion, At: time.Now().UTC(), Name: d.o.Name, Program: d.o.Version, taken: time.Now(),
 		Write: d.o.Write, Store: d.o.Explorer != nil,
@@ -45,13 +45,13 @@ func (d *Dashboard) run(ctx context.Context, s *survey, own []*shown) {
 	d.mu.Unlock()
 	listings := make([]*listing, len(units))
 	for i, u := range units {
-		listings[i] = u.list(ctx)
+		listings[i] = u.listUnit(ctx)
 	}
 	late, end := context.WithTimeout(ctx, surveyTimeout+patience)
 	defer end()
 	made.Units = make([]UnitStatus, len(units))
 	for i, u := range units {
-		made.Units[i] = u.unknown(errNotListed)
+		made.Units[i] = u.unknownStatus(errNotListed)
 		select {
 		case <-listings[i].done:
 		case <-late.Done():
@@ -61,7 +61,7 @@ func (d *Dashboard) run(ctx context.Context, s *survey, own []*shown) {
 		}
 	}
 	addAlike(made.Units)
-	made.Health = d.health()
+	made.Health = d.healthNow()
 	made.json = jsonOf(made)
 	d.mu.Lock()
 	s.status = made
@@ -108,16 +108,16 @@ func (l *listing) isOver() bool {
 	}
 }
 
-// list lists a unit, or returns the listing that is under way. A store may not obey the context: then the unit is
+// listUnit lists a unit, or returns the listing that is under way. A store may not obey the context: then the unit is
 // unknown until the store has answered.
-func (s *shown) list(ctx context.Context) *listing {
+func (s *shown) listUnit(ctx context.Context) *listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.going; l != nil {
 		if time.Since(l.began) <= surveyTimeout {
 			return l
 		}
-		l = &listing{done: make(chan struct{}), status: s.unknown(errNotListed)}
+		l = &listing{done: make(chan struct{}), status: s.unknownStatus(errNotListed)}
 		close(l.done)
 		return l
 	}
@@ -139,10 +139,10 @@ func (s *shown) tryStatus(ctx context.Context) (u UnitStatus) {
 	defer cancel()
 	defer func() {
 		if why := recover(); why != nil {
-			u = s.unknown(fmt.Errorf("the listing panicked: %v", why))
+			u = s.unknownStatus(fmt.Errorf("the listing panicked: %v", why))
 		}
 	}()
-	return s.status(ctx)
+	return s.statusNow(ctx)
 }
 
 // wasUnknown reports whether the last listing of the unit has failed.
@@ -170,7 +170,7 @@ func (d *Dashboard) findUnits(ctx context.Context) []*shown {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			d.refresh(ctx)
+			d.refreshUnits(ctx)
 		}()
 		select {
 		case <-ended:
@@ -185,9 +185,9 @@ func (d *Dashboard) findUnits(ctx context.Context) []*shown {
 	return slices.Clone(d.found)
 }
 
-// refresh finds units. A unit that was found before stays the same one, so that it has a pace, unless it could not be
-// listed: its container may be another one of the same name.
-func (d *Dashboard) refresh(ctx context.Context) {
+// refreshUnits finds units. A unit that was found before stays the same, so that its pace is known, unless the unit
+// could not be listed: its container may be another container of the same name.
+func (d *Dashboard) refreshUnits(ctx context.Context) {
 	units, err := d.callFind(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -70,26 +70,26 @@ func (m *Metrics) Hooks() feed.Hooks {
 		},
 		ReadDone: func(ctx context.Context, d feed.ReadDone) {
 			e.readTime.Record(ctx, d.Duration.Seconds(), m.withError(d.Err))
-			e.read.Add(ctx, int64(d.Changes), m.with())
+			e.read.Add(ctx, int64(d.Changes), m.withAttributes())
 			m.recordCharge(ctx, d.Charge, operationRead)
 		},
 		StoreDone: m.storeDone,
-		Acquired:  func(ctx context.Context, _ feed.Lease) { e.acquired.Add(ctx, 1, m.with()) },
+		Acquired:  func(ctx context.Context, _ feed.Lease) { e.acquired.Add(ctx, 1, m.withAttributes()) },
 		Released: func(ctx context.Context, _ feed.Lease, why feed.Reason) {
-			e.released.Add(ctx, 1, m.with(keyReason.String(string(why))))
+			e.released.Add(ctx, 1, m.withAttributes(keyReason.String(string(why))))
 		},
 		TakenOver: func(ctx context.Context, t feed.TakeOver) {
-			e.takenOver.Add(ctx, int64(len(t.Leases)), m.with())
+			e.takenOver.Add(ctx, int64(len(t.Leases)), m.withAttributes())
 		},
 		Parked: func(ctx context.Context, l feed.DeadLetter) {
-			e.parked.Add(ctx, 1, m.with(keyDisposition.String(string(l.Disposition))))
+			e.parked.Add(ctx, 1, m.withAttributes(keyDisposition.String(string(l.Disposition))))
 		},
 		Redriven: func(ctx context.Context, r feed.Redriven) { e.redriven.Add(ctx, 1, m.withError(r.Err)) },
 		Skipped: func(ctx context.Context, s feed.Skip) {
-			e.skipped.Add(ctx, int64(len(s.Changes)), m.with())
+			e.skipped.Add(ctx, int64(len(s.Changes)), m.withAttributes())
 		},
 		Error: func(ctx context.Context, err *feed.Error) {
-			e.errors.Add(ctx, 1, m.with(keyOrigin.String(lowered(string(err.Origin)))))
+			e.errors.Add(ctx, 1, m.withAttributes(keyOrigin.String(lowered(string(err.Origin)))))
 		},
 	}
 }
@@ -98,25 +98,25 @@ func (m *Metrics) Hooks() feed.Hooks {
 // no rate would show that event.
 func (m *Metrics) beginAtZero(ctx context.Context) {
 	e := m.events
-	e.takenOver.Add(ctx, 0, m.with())
-	e.released.Add(ctx, 0, m.with(keyReason.String(string(feed.ReasonLost))))
+	e.takenOver.Add(ctx, 0, m.withAttributes())
+	e.released.Add(ctx, 0, m.withAttributes(keyReason.String(string(feed.ReasonLost))))
 	for _, d := range []feed.Disposition{
 		feed.DispositionFailed, feed.DispositionPoison, feed.DispositionUndecodable, feed.DispositionCrashed,
 		feed.DispositionHeld,
 	} {
-		e.parked.Add(ctx, 0, m.with(keyDisposition.String(string(d))))
+		e.parked.Add(ctx, 0, m.withAttributes(keyDisposition.String(string(d))))
 	}
 	for _, origin := range []feed.Origin{
 		feed.OriginHandler, feed.OriginSource, feed.OriginLeaseStore, feed.OriginBalancer, feed.OriginDeadLetters,
 	} {
-		e.errors.Add(ctx, 0, m.with(keyOrigin.String(lowered(string(origin)))))
+		e.errors.Add(ctx, 0, m.withAttributes(keyOrigin.String(lowered(string(origin)))))
 	}
 }
 
 // recordCharge records request units, if the store has said how many.
 func (m *Metrics) recordCharge(ctx context.Context, units float64, operation string) {
 	if units > 0 {
-		m.events.charge.Record(ctx, units, m.with(semconv.DBOperationName(operation)))
+		m.events.charge.Record(ctx, units, m.withAttributes(semconv.DBOperationName(operation)))
 	}
 }
 

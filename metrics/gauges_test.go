@@ -58,7 +58,7 @@ func TestEachGaugeHasItsValue(t *testing.T) {
 			m := &maker{meter: noop.NewMeterProvider().Meter("")}
 			for i, g := range stateGauges(m) {
 				name, _, _ := strings.Cut(strings.TrimPrefix(m.names[i], "changefeed."), " ")
-				got := g.of(of.runs)
+				got := g.valueOf(of.runs)
 				if want, isKnown := of.want[name]; isKnown == math.IsNaN(got) || isKnown && got != want {
 					t.Errorf("%d runs: %s is %v, want %v (known: %t)", len(of.runs), name, got, want, isKnown)
 				}

@@ -57,7 +57,7 @@ func (h *handler) Handle(ctx context.Context, b *feed.Batch) error {
 		}
 	}()
 	if span.IsRecording() {
-		h.m.link(ctx, span, b.Changes)
+		h.m.linkTraces(ctx, span, b.Changes)
 	}
 	err := h.next.Handle(ctx, b)
 	returned = true
@@ -81,8 +81,8 @@ func (h *handler) Close(ctx context.Context, l feed.Lease, why feed.Reason) erro
 	return nil
 }
 
-// link links a span to the traces of changes.
-func (m *Metrics) link(ctx context.Context, span trace.Span, changes []feed.Change) {
+// linkTraces links a span to the traces of changes.
+func (m *Metrics) linkTraces(ctx context.Context, span trace.Span, changes []feed.Change) {
 	none := trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // in place of a traceparent that is invalid
 	links := 0
 	for i := range changes {

@@ -35,7 +35,7 @@ func newLagGauges(m *maker) *lagGauges {
 	}
 }
 
-func (g *lagGauges) all() []metric.Observable {
+func (g *lagGauges) allGauges() []metric.Observable {
 	return []metric.Observable{g.pending, g.exact, g.age, g.watermark, g.catchUp, g.stuck, g.unknown, g.written}
 }
 
@@ -62,17 +62,17 @@ func (m *Metrics) observeLag(_ context.Context, o metric.Observer) error {
 		if total.Exact {
 			exact = 1
 		}
-		m.observe(o, g.pending, float64(total.Pending))
-		m.observe(o, g.exact, exact)
+		m.observeKnown(o, g.pending, float64(total.Pending))
+		m.observeKnown(o, g.exact, exact)
 		if total.Pending == 0 {
-			m.observe(o, g.age, 0)
+			m.observeKnown(o, g.age, 0)
 		} else {
-			m.observe(o, g.age, ageAt(last.At, total.Oldest))
+			m.observeKnown(o, g.age, ageAt(last.At, total.Oldest))
 		}
 	}
-	m.observe(o, g.watermark, ageAt(last.At, total.Watermark))
+	m.observeKnown(o, g.watermark, ageAt(last.At, total.Watermark))
 	if total.Pace != nil && total.Pace.CatchUp != changefeed.Never {
-		m.observe(o, g.catchUp, total.Pace.CatchUp.Seconds())
+		m.observeKnown(o, g.catchUp, total.Pace.CatchUp.Seconds())
 	}
 	stuck, unknown := 0, 0
 	for i := range last.Leases {
@@ -82,9 +82,9 @@ func (m *Metrics) observeLag(_ context.Context, o metric.Observer) error {
 			stuck++
 		}
 	}
-	m.observe(o, g.written, oldestWrite(last))
-	m.observe(o, g.stuck, float64(stuck))
-	m.observe(o, g.unknown, float64(unknown))
+	m.observeKnown(o, g.written, oldestWrite(last))
+	m.observeKnown(o, g.stuck, float64(stuck))
+	m.observeKnown(o, g.unknown, float64(unknown))
 	return nil
 }
 

@@ -73,14 +73,14 @@ func New(o Options) (*Metrics, error) {
 	if err := errors.Join(maker.errs...); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	if _, err := m.meter.RegisterCallback(m.observeLag, m.lag.all()...); err != nil {
+	if _, err := m.meter.RegisterCallback(m.observeLag, m.lag.allGauges()...); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	return m, nil
 }
 
-// with returns the attributes that all instruments have, and some more.
-func (m *Metrics) with(more ...attribute.KeyValue) metric.MeasurementOption {
+// withAttributes returns the attributes that all instruments have, and some more.
+func (m *Metrics) withAttributes(more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(more, m.common...)...))
 }
 
@@ -89,7 +89,7 @@ func (m *Metrics) withError(err error, more ...attribute.KeyValue) metric.Measur
 	if err != nil {
 		more = append(more, semconv.ErrorTypeKey.String(typeOf(err)))
 	}
-	return m.with(more...)
+	return m.withAttributes(more...)
 }
 
 // kinds are the errors that error.type tells from each other.
@@ -130,7 +130,7 @@ type maker struct {
 	errs  []error
 }
 
-func (m *maker) keep(name, unit string, err error) {
+func (m *maker) keepError(name, unit string, err error) {
 	m.names = append(m.names, name+" "+unit)
 	if err != nil {
 		m.errs = append(m.errs, err)
@@ -139,13 +139,13 @@ func (m *maker) keep(name, unit string, err error) {
 
 func (m *maker) counter(name, unit, text string) metric.Int64Counter {
 	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
-	m.keep(name, unit, err)
+	m.keepError(name, unit, err)
 	return c
 }
 
 func (m *maker) gauge(name, unit, text string) metric.Float64ObservableGauge {
 	g, err := m.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
-	m.keep(name, unit, err)
+	m.keepError(name, unit, err)
 	return g
 }
 
@@ -156,7 +156,7 @@ var seconds = []float64{0.0001, 0.0005, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
 func (m *maker) histogram(name, unit, text string, bounds ...float64) metric.Float64Histogram {
 	h, err := m.meter.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(text),
 		metric.WithExplicitBucketBoundaries(bounds...))
-	m.keep(name, unit, err)
+	m.keepError(name, unit, err)
 	return h
 }
 

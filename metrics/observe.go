@@ -201,10 +201,10 @@ func (m *Metrics) Observe(p *changefeed.Processor) (stop func() error, err error
 		if p.Healthy() == nil {
 			healthy = 1
 		}
-		m.observe(o, process.healthy, healthy)
-		m.observe(o, process.clock, unixOf(time.Now()))
+		m.observeKnown(o, process.healthy, healthy)
+		m.observeKnown(o, process.clock, unixOf(time.Now()))
 		for _, g := range gauges {
-			m.observe(o, g.gauge, g.of(runs))
+			m.observeKnown(o, g.gauge, g.valueOf(runs))
 		}
 		return nil
 	}, all...)
@@ -214,8 +214,8 @@ func (m *Metrics) Observe(p *changefeed.Processor) (stop func() error, err error
 	return registration.Unregister, nil
 }
 
-// of joins the known values of some runs.
-func (g *stateGauge) of(runs []changefeed.Status) float64 {
+// valueOf joins the known values of some runs.
+func (g *stateGauge) valueOf(runs []changefeed.Status) float64 {
 	all := unknown
 	for i := range runs {
 		switch v := g.value(&runs[i]); {
@@ -229,9 +229,9 @@ func (g *stateGauge) of(runs []changefeed.Status) float64 {
 	return all
 }
 
-// observe reports a value, unless it is unknown.
-func (m *Metrics) observe(o metric.Observer, gauge metric.Float64Observable, value float64) {
+// observeKnown reports a value, unless it is unknown.
+func (m *Metrics) observeKnown(o metric.Observer, gauge metric.Float64Observable, value float64) {
 	if !math.IsNaN(value) {
-		o.ObserveFloat64(gauge, value, m.with())
+		o.ObserveFloat64(gauge, value, m.withAttributes())
 	}
 }

@@ -42,7 +42,7 @@ func (m *Metrics) RelayHooks(next outbox.RelayHooks) outbox.RelayHooks {
 		return ctx, func(n int, err error) {
 			operation := semconv.MessagingOperationName(operationSend)
 			m.sending.duration.Record(ctx, time.Since(began).Seconds(), m.withError(err, operation))
-			m.sending.sent.Add(ctx, int64(n), m.with(operation))
+			m.sending.sent.Add(ctx, int64(n), m.withAttributes(operation))
 			if err != nil {
 				m.sending.sent.Add(ctx, int64(len(msgs)-n), m.withError(err, operation))
 			}
@@ -75,13 +75,13 @@ func (m *Metrics) ObserveRelay(r *outbox.Relay) (stop func() error, err error) {
 	}
 	registration, err := m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := r.Status()
-		m.observe(o, g.waiting, float64(s.Waiting))
-		m.observe(o, g.oldest, ageOf(s.Oldest, 0))
+		m.observeKnown(o, g.waiting, float64(s.Waiting))
+		m.observeKnown(o, g.oldest, ageOf(s.Oldest, 0))
 		if !s.Expires.IsZero() {
-			m.observe(o, g.expires, time.Until(s.Expires).Seconds())
+			m.observeKnown(o, g.expires, time.Until(s.Expires).Seconds())
 		}
 		if s.Published > 0 {
-			m.observe(o, g.lag, s.Lag.Seconds())
+			m.observeKnown(o, g.lag, s.Lag.Seconds())
 		}
 		return nil
 	}, g.waiting, g.oldest, g.lag, g.expires)

@@ -46,7 +46,11 @@ func rename(top string, n renaming) (changed []string, err error) {
 
 // findPlaces returns the offsets of the old name in each file.
 func findPlaces(top string, n renaming) (map[string]map[int]bool, error) {
-	all, err := packages.Load(&packages.Config{Dir: top, Tests: true, Mode: packages.LoadSyntax}, "./...")
+	where := "./..."
+	if !token.IsExported(n.ident()) { // no other package can use the name
+		where = "./" + n.dir
+	}
+	all, err := packages.Load(&packages.Config{Dir: top, Tests: true, Mode: packages.LoadSyntax}, where)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ var waivers = []waiver{
 		"a survey is for all who wait for it, of whom each may go before its end",
 	},
 	{
-		"goroutine", "dashboard/survey.go:shown.list",
+		"goroutine", "dashboard/survey.go:shown.listUnit",
 		"a store that ignores its context cannot be waited for: it is asked again only when it has answered",
 	},
 	{

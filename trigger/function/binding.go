@@ -45,7 +45,7 @@ func (r *reader) readFunction(name string) {
 
 // kind returns the type of a binding in lower case.
 func (s *section) kind() string {
-	value, _ := s.find("type")
+	value, _ := s.findMember("type")
 	text, _ := plainText(value)
 	return strings.ToLower(text)
 }
@@ -58,7 +58,7 @@ func (r *reader) disabledBy(s *section, name string) string {
 			return fmt.Sprintf("the setting %s is %s", setting, value)
 		}
 	}
-	value, ok := s.find("disabled")
+	value, ok := s.findMember("disabled")
 	if !ok {
 		return ""
 	}
@@ -76,14 +76,14 @@ func (r *reader) disabledBy(s *section, name string) string {
 
 // sections returns an array of objects.
 func (s *section) sections(name string) (all []*section) {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if !ok {
-		s.r.refuse("%s is missing: want an array of bindings", s.at(name))
+		s.r.refuse("%s is missing: want an array of bindings", s.nameOf(name))
 		return nil
 	}
 	elements, err := parseArray(value)
 	if err != nil || len(elements) == 0 {
-		s.wrong(name, value, "an array of bindings")
+		s.refuseValue(name, value, "an array of bindings")
 		return nil
 	}
 	for i, element := range elements {
@@ -100,7 +100,7 @@ func (s *section) sections(name string) (all []*section) {
 
 // addFunction reads a function with a Cosmos DB trigger.
 func (r *reader) addFunction(name string, s *section, bindings []*section) {
-	f := Function{Name: name, Retry: s.retry()}
+	f := Function{Name: name, Retry: s.readRetry()}
 	if f.Retry == nil {
 		f.Retry = r.retry
 	}
@@ -108,9 +108,9 @@ func (r *reader) addFunction(name string, s *section, bindings []*section) {
 	for _, b := range bindings {
 		key, ok := b.text("name")
 		if !ok || key == "" {
-			r.refuse("%s is missing: want the key of the binding", b.at("name"))
+			r.refuse("%s is missing: want the key of the binding", b.nameOf("name"))
 		} else if taken[key] {
-			r.refuse("%s is %s, as that of another binding: want another", b.at("name"), shown(key))
+			r.refuse("%s is %s, as that of another binding: want another", b.nameOf("name"), shown(key))
 		}
 		taken[key] = true
 		direction, _ := b.text("direction")
@@ -119,10 +119,10 @@ func (r *reader) addFunction(name string, s *section, bindings []*section) {
 			f.Trigger = b.trigger()
 			f.Trigger.Name = key
 			if direction != "" && !strings.EqualFold(direction, "in") {
-				r.refuse("%s is %s: want in", b.at("direction"), shown(direction))
+				r.refuse("%s is %s: want in", b.nameOf("direction"), shown(direction))
 			}
 		case kind == "cosmosdb" && strings.EqualFold(direction, "out"):
-			out := b.output()
+			out := b.readOutput()
 			out.Name = key
 			f.Outputs = append(f.Outputs, out)
 		default:
@@ -138,13 +138,13 @@ func (s *section) refuseBinding(kind, direction string) {
 		"do this itself, and remove the binding"
 	switch {
 	case kind == "":
-		s.r.refuse("%s is missing: want the type of the binding", s.at("type"))
+		s.r.refuse("%s is missing: want the type of the binding", s.nameOf("type"))
 	case strings.EqualFold(direction, "out"):
-		s.r.refuse("%s is %s: %s", s.at("type"), shown(kind), only)
+		s.r.refuse("%s is %s: %s", s.nameOf("type"), shown(kind), only)
 	case strings.EqualFold(direction, "in"):
 		s.r.refuse("%s is %s, an input: inputs are not read here, so the function cannot run unchanged: let its program "+
-			"read this itself, and remove the binding", s.at("type"), shown(kind))
+			"read this itself, and remove the binding", s.nameOf("type"), shown(kind))
 	default:
-		s.r.refuse("%s is %s: want in or out", s.at("direction"), shown(cmp.Or(direction, "missing")))
+		s.r.refuse("%s is %s: want in or out", s.nameOf("direction"), shown(cmp.Or(direction, "missing")))
 	}
 }

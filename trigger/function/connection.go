@@ -21,14 +21,14 @@ func (s *section) connectionName(name, ifMissing string) string {
 	case !ok || text == "":
 		return ifMissing
 	case strings.Contains(text, "=") && strings.Contains(strings.ToLower(text), "accountendpoint"):
-		s.r.refuse("%s is a connection string: want the name of the setting that has it", s.at(name))
+		s.r.refuse("%s is a connection string: want the name of the setting that has it", s.nameOf(name))
 		return ""
 	case named.MatchString(text):
 		s.r.refuse("%s is %s: want the name of the setting without percent signs, which Azure does not replace here",
-			s.at(name), shown(text))
+			s.nameOf(name), shown(text))
 		return ""
 	case !isSettingName(text):
-		s.r.refuse("%s is %s: want the name of a setting", s.at(name), shown(text))
+		s.r.refuse("%s is %s: want the name of a setting", s.nameOf(name), shown(text))
 		return ""
 	}
 	return text
@@ -71,7 +71,7 @@ func (s *section) connection(member, name string) Connection {
 		}
 	}
 	s.r.refuse("%s is %s: want a setting %s with a connection string, or %s__accountEndpoint; there is neither",
-		s.at(member), shown(name), shown(name), shown(name))
+		s.nameOf(member), shown(name), shown(name), shown(name))
 	return Connection{Setting: name}
 }
 
@@ -97,13 +97,13 @@ func (s *section) fromString(member, setting, text string) Connection {
 	_, err := base64.StdEncoding.DecodeString(c.Key)
 	switch {
 	case c.Endpoint == "" || c.Key == "":
-		s.r.refuse("%s is %s: the setting has no AccountEndpoint or no AccountKey: want %s", s.at(member), setting, want)
+		s.r.refuse("%s is %s: the setting has no AccountEndpoint or no AccountKey: want %s", s.nameOf(member), setting, want)
 	case err != nil:
 		s.r.refuse("%s is %s: the AccountKey of the setting is not base64: want the key as the portal shows it",
-			s.at(member), setting)
+			s.nameOf(member), setting)
 	case !isEndpoint(c.Endpoint):
 		s.r.refuse("%s is %s: the AccountEndpoint of the setting is %s: want a URL such as https://HOST:443/",
-			s.at(member), setting, shown(c.Endpoint))
+			s.nameOf(member), setting, shown(c.Endpoint))
 	}
 	return c
 }
@@ -147,7 +147,7 @@ func (s *section) fromSection(member, setting string) Connection {
 	for _, name := range slices.Sorted(maps.Keys(s.r.settings.values)) {
 		below, ok := strings.CutPrefix(name, settingKey(setting)+":")
 		if ok && !hasName(identityKnown, below) {
-			s.r.refuse("%s is %s: the setting %s__%s is not known here: want %s", s.at(member), setting, shownName, below,
+			s.r.refuse("%s is %s: the setting %s__%s is not known here: want %s", s.nameOf(member), setting, shownName, below,
 				alternatives(below, identityKnown))
 		}
 	}
@@ -158,14 +158,15 @@ func (s *section) fromSection(member, setting string) Connection {
 	}}
 	switch {
 	case c.Endpoint == "":
-		s.r.refuse("%s is %s: want a setting %s__accountEndpoint, or a connection string", s.at(member), setting, shownName)
+		s.r.refuse("%s is %s: want a setting %s__accountEndpoint, or a connection string", s.nameOf(member), setting,
+			shownName)
 	case !isEndpoint(c.Endpoint):
-		s.r.refuse("%s is %s: %s__accountEndpoint is %s: want a URL such as https://HOST:443/", s.at(member), setting,
+		s.r.refuse("%s is %s: %s__accountEndpoint is %s: want a URL such as https://HOST:443/", s.nameOf(member), setting,
 			shownName, shown(c.Endpoint))
 	}
 	kind, wrong := c.Identity.kind(get("credential"))
 	if wrong != "" {
-		s.r.refuse("%s is %s: %s__%s", s.at(member), setting, shownName, wrong)
+		s.r.refuse("%s is %s: %s__%s", s.nameOf(member), setting, shownName, wrong)
 	}
 	c.Identity.Kind = kind
 	return c

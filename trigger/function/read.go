@@ -92,17 +92,17 @@ func (r *reader) readHost() {
 	if host == nil {
 		return
 	}
-	for _, m := range host.all() {
+	for _, m := range host.allMembers() {
 		if !hasName(hostKnown, m.name) && !hasName(hostOthers, m.name) {
 			if near := spelling.Nearest(m.name, hostKnown); len(near) > 0 {
-				r.refuse("%s is not known: want %s", host.at(m.name), strings.Join(near, " or "))
+				r.refuse("%s is not known: want %s", host.nameOf(m.name), strings.Join(near, " or "))
 			} else {
-				r.notice("%s is not known, and changes nothing here", host.at(m.name))
+				r.notice("%s is not known, and changes nothing here", host.nameOf(m.name))
 			}
 		}
 	}
 	r.app.Timeout = host.timeout("functionTimeout")
-	r.retry = host.retry()
+	r.retry = host.readRetry()
 	r.listed = host.texts("functions")
 	r.readExtension(host.section("extensions").section("cosmosDB"))
 	r.readProgram(host)
@@ -115,7 +115,7 @@ func hasName(names []string, name string) bool {
 
 // timeout returns the time limit of an invocation; 0 is none.
 func (s *section) timeout(name string) time.Duration {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if !ok {
 		return defaultTimeout
 	}
@@ -125,7 +125,7 @@ func (s *section) timeout(name string) time.Duration {
 	}
 	d, ok := parseSpan(text)
 	if !ok || d <= 0 {
-		s.wrong(name, value, wantSpan+` above zero, or "-1" for none`)
+		s.refuseValue(name, value, wantSpan+` above zero, or "-1" for none`)
 		return defaultTimeout
 	}
 	return d
@@ -140,9 +140,9 @@ func (r *reader) readExtension(s *section) {
 	case !ok || strings.EqualFold(mode, "Gateway"):
 	case strings.EqualFold(mode, "Direct"):
 		r.notice("%s is Direct: requests go through the gateway of the account; the changes are the same",
-			s.at("connectionMode"))
+			s.nameOf("connectionMode"))
 	default:
-		r.refuse("%s is %s: want Gateway or Direct", s.at("connectionMode"), shown(mode))
+		r.refuse("%s is %s: want Gateway or Direct", s.nameOf("connectionMode"), shown(mode))
 	}
 }
 
@@ -177,7 +177,7 @@ func (r *reader) readProgram(host *section) {
 	if d, ok := s.span("initializationTimeout"); ok {
 		p.Start = d
 		if d <= 0 {
-			r.refuse("%s is %v: want more than zero", s.at("initializationTimeout"), d)
+			r.refuse("%s is %v: want more than zero", s.nameOf("initializationTimeout"), d)
 		}
 	}
 	d := s.section("description")
@@ -188,7 +188,7 @@ func (r *reader) readProgram(host *section) {
 	p.WorkerArguments = d.texts("workerArguments")
 	p.WorkingDirectory, _ = d.text("workingDirectory")
 	if p.Executable == "" {
-		r.refuse("%s is empty: want the program of the custom handler", s.at("description.defaultExecutablePath"))
+		r.refuse("%s is empty: want the program of the custom handler", s.nameOf("description.defaultExecutablePath"))
 	}
 }
 

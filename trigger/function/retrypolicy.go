@@ -6,8 +6,8 @@ var retryKnown = []string{
 	"delayInterval", "maximumInterval", "maxRetryCount", "minimumInterval", "strategy",
 }
 
-// retry reads the retry policy; nil if there is none.
-func (s *section) retry() *Retry {
+// readRetry reads the retry policy; nil if there is none.
+func (s *section) readRetry() *Retry {
 	p := s.section("retry")
 	if p == nil {
 		return nil
@@ -15,10 +15,10 @@ func (s *section) retry() *Retry {
 	p.refuseUnknown(retryKnown, nil)
 	r := &Retry{}
 	n, ok := p.integer("maxRetryCount", "the number of retries, or -1 without end")
-	if _, found := p.find("maxRetryCount"); !found {
-		p.r.refuse("%s is missing: want the number of retries, or -1 without end", p.at("maxRetryCount"))
+	if _, found := p.findMember("maxRetryCount"); !found {
+		p.r.refuse("%s is missing: want the number of retries, or -1 without end", p.nameOf("maxRetryCount"))
 	} else if ok && n < -1 {
-		p.r.refuse("%s is %d: want 0 or more, or -1 without end", p.at("maxRetryCount"), n)
+		p.r.refuse("%s is %d: want 0 or more, or -1 without end", p.nameOf("maxRetryCount"), n)
 	}
 	r.Max = n
 	strategy, ok := p.text("strategy")
@@ -35,27 +35,27 @@ func (s *section) retry() *Retry {
 		p.require("maximumInterval", "exponentialBackoff")
 		p.refuseOther("exponentialBackoff, which is the default", "delayInterval")
 		if r.Least > r.Most {
-			p.r.refuse("%s is %v: want no more than maximumInterval, which is %v", p.at("minimumInterval"), r.Least,
+			p.r.refuse("%s is %v: want no more than maximumInterval, which is %v", p.nameOf("minimumInterval"), r.Least,
 				r.Most)
 		}
 	default:
-		p.r.refuse("%s is %s: want fixedDelay or exponentialBackoff", p.at("strategy"), shown(strategy))
+		p.r.refuse("%s is %s: want fixedDelay or exponentialBackoff", p.nameOf("strategy"), shown(strategy))
 	}
 	return r
 }
 
 // require refuses a strategy without one of its intervals.
 func (s *section) require(name, strategy string) {
-	if _, ok := s.find(name); !ok {
-		s.r.refuse("%s is missing beside %s: want %s", s.at(name), strategy, wantSpan)
+	if _, ok := s.findMember(name); !ok {
+		s.r.refuse("%s is missing beside %s: want %s", s.nameOf(name), strategy, wantSpan)
 	}
 }
 
 // refuseOther refuses intervals of the other strategy, which would be ignored.
 func (s *section) refuseOther(strategy string, names ...string) {
 	for _, name := range names {
-		if _, ok := s.find(name); ok {
-			s.r.refuse("%s has no effect beside the strategy %s: want none, or the other strategy", s.at(name), strategy)
+		if _, ok := s.findMember(name); ok {
+			s.r.refuse("%s has no effect beside the strategy %s: want none, or the other strategy", s.nameOf(name), strategy)
 		}
 	}
 }

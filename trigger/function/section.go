@@ -52,7 +52,7 @@ func (r *reader) newSection(file, path string, members []member) *section {
 	seen := map[string]bool{}
 	for _, m := range members {
 		if key := strings.ToLower(m.name); seen[key] {
-			r.refuse("%s is there twice: want it once", s.at(m.name))
+			r.refuse("%s is there twice: want it once", s.nameOf(m.name))
 		} else {
 			seen[key] = true
 		}
@@ -60,8 +60,8 @@ func (r *reader) newSection(file, path string, members []member) *section {
 	return s
 }
 
-// all returns the members.
-func (s *section) all() []member {
+// allMembers returns the members.
+func (s *section) allMembers() []member {
 	if s == nil {
 		return nil
 	}
@@ -76,16 +76,16 @@ func (s *section) pathOf(name string) string {
 	return s.path + "." + name
 }
 
-// at names a member for an error.
-func (s *section) at(name string) string { return s.file + ": " + s.pathOf(name) }
+// nameOf names a member for an error.
+func (s *section) nameOf(name string) string { return s.file + ": " + s.pathOf(name) }
 
-// wrong refuses the value of a member.
-func (s *section) wrong(name string, value json.RawMessage, want string) {
+// refuseValue refuses the value of a member.
+func (s *section) refuseValue(name string, value json.RawMessage, want string) {
 	if s.file == localSettings { // any value may be a secret
-		s.r.refuse("%s is another kind of value: want %s", s.at(name), want)
+		s.r.refuse("%s is another kind of value: want %s", s.nameOf(name), want)
 		return
 	}
-	s.r.refuse("%s is %s: want %s", s.at(name), shown(string(value)), want)
+	s.r.refuse("%s is %s: want %s", s.nameOf(name), shown(string(value)), want)
 }
 
 // hostFile is the file whose members settings can replace.
@@ -99,8 +99,8 @@ func (s *section) settingOf(name string) string {
 	return overrides + strings.ReplaceAll(s.pathOf(name), ".", ":")
 }
 
-// find returns the value of a member; ok is false if there is none, or if it is null.
-func (s *section) find(name string) (value json.RawMessage, ok bool) {
+// findMember returns the value of a member; ok is false if there is none, or if it is null.
+func (s *section) findMember(name string) (value json.RawMessage, ok bool) {
 	if s == nil {
 		return nil, false
 	}
@@ -117,14 +117,14 @@ func (s *section) find(name string) (value json.RawMessage, ok bool) {
 	return s.members[i].value, true
 }
 
-// has reports whether there is a member, which may be null.
-func (s *section) has(name string) bool {
+// hasMember reports whether there is a member, which may be null.
+func (s *section) hasMember(name string) bool {
 	return s != nil && slices.ContainsFunc(s.members, func(m member) bool { return strings.EqualFold(m.name, name) })
 }
 
 // section returns the member that is an object; nil if there is none.
 func (s *section) section(name string) *section {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if !ok {
 		if s != nil && s.file == hostFile && s.r.settings.hasBelow(s.settingOf(name)) {
 			return s.r.newSection(s.file, s.pathOf(name), nil)
@@ -133,7 +133,7 @@ func (s *section) section(name string) *section {
 	}
 	members, err := parseObject(value)
 	if err != nil {
-		s.wrong(name, value, "an object")
+		s.refuseValue(name, value, "an object")
 		return nil
 	}
 	return s.r.newSection(s.file, s.pathOf(name), members)
@@ -141,12 +141,12 @@ func (s *section) section(name string) *section {
 
 // text returns a text as it is.
 func (s *section) text(name string) (text string, ok bool) {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if !ok {
 		return "", false
 	}
 	if err := json.Unmarshal(value, &text); err != nil {
-		s.wrong(name, value, "a text")
+		s.refuseValue(name, value, "a text")
 		return "", false
 	}
 	return text, true
@@ -160,7 +160,7 @@ func (s *section) setting(name string) (text string, ok bool) {
 	}
 	text, missing := s.r.settings.resolve(given)
 	if missing != "" {
-		s.r.refuse("%s is %s: want a setting %s, which is missing", s.at(name), shown(strconv.Quote(given)),
+		s.r.refuse("%s is %s: want a setting %s, which is missing", s.nameOf(name), shown(strconv.Quote(given)),
 			strings.Trim(missing, "%"))
 		return "", false
 	}
@@ -169,27 +169,27 @@ func (s *section) setting(name string) (text string, ok bool) {
 
 // texts returns an array of texts.
 func (s *section) texts(name string) (texts []string) {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if s != nil && s.file == hostFile && s.r.settings.hasBelow(s.settingOf(name)) {
 		s.r.refuse("the settings %s__0 and so on replace %s: want the array in the file",
-			strings.ReplaceAll(s.settingOf(name), ":", "__"), s.at(name))
+			strings.ReplaceAll(s.settingOf(name), ":", "__"), s.nameOf(name))
 	}
 	if ok && json.Unmarshal(value, &texts) != nil {
-		s.wrong(name, value, `an array of texts, such as ["a", "b"]`)
+		s.refuseValue(name, value, `an array of texts, such as ["a", "b"]`)
 	}
 	return texts
 }
 
 // integer returns a whole number, which may be a text.
 func (s *section) integer(name, want string) (n int, ok bool) {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if !ok {
 		return 0, false
 	}
 	text, _ := plainText(value)
 	wide, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32) // as in .NET
 	if err != nil {
-		s.wrong(name, value, want+notResolved(text))
+		s.refuseValue(name, value, want+notResolved(text))
 		return 0, false
 	}
 	return int(wide), true
@@ -211,7 +211,7 @@ func (s *section) milliseconds(name string, ifMissing time.Duration) time.Durati
 
 // boolean returns true or false, which may be a text.
 func (s *section) boolean(name string) bool {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if !ok {
 		return false
 	}
@@ -222,7 +222,7 @@ func (s *section) boolean(name string) bool {
 	case "false":
 		return false
 	}
-	s.wrong(name, value, "true or false"+notResolved(text))
+	s.refuseValue(name, value, "true or false"+notResolved(text))
 	return false
 }
 
@@ -245,7 +245,7 @@ const (
 
 // span returns a duration in the form "hh:mm:ss". A number alone would be days in .NET, so span refuses it.
 func (s *section) span(name string) (d time.Duration, ok bool) {
-	value, ok := s.find(name)
+	value, ok := s.findMember(name)
 	if !ok {
 		return 0, false
 	}
@@ -255,7 +255,7 @@ func (s *section) span(name string) (d time.Duration, ok bool) {
 			return d, true
 		}
 	}
-	s.wrong(name, value, wantSpan)
+	s.refuseValue(name, value, wantSpan)
 	return 0, false
 }
 
@@ -278,16 +278,16 @@ func parseSpan(text string) (d time.Duration, ok bool) {
 
 // refuseUnknown refuses members that nothing reads: the host of Azure ignores them, and so ignores a slip of the pen.
 func (s *section) refuseUnknown(known []string, earlier map[string]string) {
-	for _, m := range s.all() {
+	for _, m := range s.allMembers() {
 		key := strings.ToLower(m.name)
 		if slices.ContainsFunc(known, func(name string) bool { return strings.EqualFold(name, key) }) {
 			continue
 		}
 		if advice, ok := earlier[key]; ok {
-			s.r.refuse("%s is of extension 3.x: %s", s.at(m.name), advice)
+			s.r.refuse("%s is of extension 3.x: %s", s.nameOf(m.name), advice)
 			continue
 		}
-		s.r.refuse("%s is not known: want %s; Azure ignores an unknown name without a word", s.at(m.name),
+		s.r.refuse("%s is not known: want %s; Azure ignores an unknown name without a word", s.nameOf(m.name),
 			alternatives(m.name, known))
 	}
 }

@@ -74,17 +74,17 @@ func (r *reader) readLocal() {
 		return
 	}
 	values := file.section("Values")
-	for _, m := range values.all() {
+	for _, m := range values.allMembers() {
 		text, ok := plainText(m.value)
 		if !ok {
-			values.wrong(m.name, m.value, "a text")
+			values.refuseValue(m.name, m.value, "a text")
 			continue
 		}
 		if line := r.settings.add(m.name, text); line != "" {
 			r.settings.environ = append(r.settings.environ, line)
 		}
 	}
-	for _, m := range file.section("ConnectionStrings").all() {
+	for _, m := range file.section("ConnectionStrings").allMembers() {
 		text, ok := plainText(m.value)
 		if !ok {
 			var long struct{ ConnectionString string }

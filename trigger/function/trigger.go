@@ -40,11 +40,11 @@ func (s *section) trigger() Trigger {
 		t.LeaseConnection = s.connection("leaseConnection", lease)
 	}
 	t.LeaseDatabase = t.Database
-	if s.has("leaseDatabaseName") {
+	if s.hasMember("leaseDatabaseName") {
 		t.LeaseDatabase, _ = s.setting("leaseDatabaseName")
 		if t.LeaseDatabase == "" {
 			s.r.refuse("%s is empty: want the database of the leases, or leave it out for that of databaseName",
-				s.at("leaseDatabaseName"))
+				s.nameOf("leaseDatabaseName"))
 		}
 	}
 	s.start(&t)
@@ -55,7 +55,7 @@ func (s *section) trigger() Trigger {
 // required returns a text that must not be empty. If its earlier name is there, the error about that is enough.
 func (s *section) required(name string, earlier map[string]string) string {
 	text, ok := s.setting(name)
-	if _, found := s.find(name); text != "" || found && !ok {
+	if _, found := s.findMember(name); text != "" || found && !ok {
 		return text
 	}
 	for _, m := range s.members {
@@ -63,7 +63,7 @@ func (s *section) required(name string, earlier map[string]string) string {
 			return ""
 		}
 	}
-	s.r.refuse("%s is missing: want a name", s.at(name))
+	s.r.refuse("%s is missing: want a name", s.nameOf(name))
 	return ""
 }
 
@@ -71,7 +71,7 @@ func (s *section) required(name string, earlier map[string]string) string {
 func (s *section) orDefault(name, ifMissing string) string {
 	text, ok := s.setting(name)
 	if ok && text == "" {
-		s.r.refuse("%s is empty: want a name, or leave it out for %s", s.at(name), ifMissing)
+		s.r.refuse("%s is empty: want a name, or leave it out for %s", s.nameOf(name), ifMissing)
 	}
 	return cmp.Or(text, ifMissing)
 }
@@ -93,7 +93,7 @@ func (s *section) start(t *Trigger) {
 	if text, ok := s.setting("startFromTime"); ok && text != "" {
 		if t.FromTime, ok = parseTime(text); !ok {
 			s.r.refuse("%s is %s: want a time with its zone, such as 2026-11-22T04:06:09Z or 2026-11-22T05:06:09+01:00",
-				s.at("startFromTime"), shown(text))
+				s.nameOf("startFromTime"), shown(text))
 		}
 		t.FromBeginning = t.FromBeginning || ok && t.FromTime.IsZero() // .NET's way to say the beginning
 	}
@@ -103,14 +103,14 @@ func (s *section) start(t *Trigger) {
 	case strings.EqualFold(mode, "AllVersionsAndDeletes"):
 		t.AllVersions = true
 	default:
-		s.r.refuse("%s is %s: want LatestVersion or AllVersionsAndDeletes", s.at("changeFeedMode"), shown(mode))
+		s.r.refuse("%s is %s: want LatestVersion or AllVersionsAndDeletes", s.nameOf("changeFeedMode"), shown(mode))
 	}
 	switch {
 	case t.FromBeginning && !t.FromTime.IsZero():
-		s.r.refuse("%s is set beside startFromBeginning: want one of the two", s.at("startFromTime"))
+		s.r.refuse("%s is set beside startFromBeginning: want one of the two", s.nameOf("startFromTime"))
 	case t.AllVersions && (t.FromBeginning || !t.FromTime.IsZero()):
 		s.r.refuse("%s is AllVersionsAndDeletes beside a start: want none, because all versions can begin only now",
-			s.at("changeFeedMode"))
+			s.nameOf("changeFeedMode"))
 	}
 }
 
@@ -134,22 +134,23 @@ const unfit = "/\\?#\x00"
 func (s *section) checkTrigger(t Trigger) {
 	kind, ok := s.text("dataType")
 	if ok && !strings.EqualFold(kind, "string") {
-		s.r.refuse("%s is %s: want string, or none: a custom handler gets the batch as a text", s.at("dataType"), shown(kind))
+		s.r.refuse("%s is %s: want string, or none: a custom handler gets the batch as a text", s.nameOf("dataType"),
+			shown(kind))
 	}
 	if strings.ContainsAny(t.LeasePrefix, unfit) || t.LeasePrefix != "" && strings.TrimSpace(t.LeasePrefix) == "" {
 		s.r.refuse("%s is %s: want a text without / \\ ? # and U+0000, which ids of leases cannot have",
-			s.at("leaseContainerPrefix"), shown(strconv.Quote(t.LeasePrefix)))
+			s.nameOf("leaseContainerPrefix"), shown(strconv.Quote(t.LeasePrefix)))
 	}
 	if t.Database != "" && t.Database == t.LeaseDatabase && t.Container == t.LeaseContainer &&
 		hostPort(t.Connection.Endpoint) == hostPort(t.LeaseConnection.Endpoint) {
-		s.r.refuse("%s is %s, the monitored container: want another container", s.at("leaseContainerName"),
+		s.r.refuse("%s is %s, the monitored container: want another container", s.nameOf("leaseContainerName"),
 			shown(t.LeaseContainer))
 	}
 	// An owner stops a tenth before its lease is anybody's.
 	const tenths, parts = 9, 10
 	if t.Renew >= t.Expiration*tenths/parts {
 		s.r.refuse("%s is %d (default %d), and leaseExpirationInterval is %d (default %d): want less than nine tenths of "+
-			"that, because others would take each lease before it is renewed", s.at("leaseRenewInterval"),
+			"that, because others would take each lease before it is renewed", s.nameOf("leaseRenewInterval"),
 			t.Renew.Milliseconds(), defaultRenew.Milliseconds(), t.Expiration.Milliseconds(),
 			defaultExpiration.Milliseconds())
 	}

@@ -23,10 +23,10 @@ type news struct {
 
 // Hooks returns hooks that tell the program the events of the processor, if the hello of the program asks for them.
 // Join them with those of the processor.
-func (n *news) Hooks() feed.Hooks { return contract.EventHooks(n.tell, n.hint) }
+func (n *news) Hooks() feed.Hooks { return contract.EventHooks(n.tellEvent, n.hint) }
 
-// tell notes an event, and tells the program.
-func (n *news) tell(e contract.Event) {
+// tellEvent notes an event, and tells the program.
+func (n *news) tellEvent(e contract.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {

@@ -218,9 +218,9 @@ func (w *Worker) handleAlone(ctx context.Context, l *life, b *feed.Batch) error 
 	case errors.Is(err, contract.ErrNotSent):
 		return err
 	case l.host.Err() != nil && errors.Is(err, l.host.Err()):
-		err = w.blame(ctx, l, b)
+		err = w.blameProgram(ctx, l, b)
 	default:
-		w.acquit(l, b.LeaseToken, err == nil && !mustConfirm)
+		w.acquitProgram(l, b.LeaseToken, err == nil && !mustConfirm)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), feed.ErrStopped) {
 		inhand.Interrupt(&w.inHand, b.LeaseToken)
@@ -228,8 +228,8 @@ func (w *Worker) handleAlone(ctx context.Context, l *life, b *feed.Batch) error 
 	return err
 }
 
-// blame returns the error of a batch that a program had when it ended.
-func (w *Worker) blame(ctx context.Context, l *life, b *feed.Batch) error {
+// blameProgram returns the error of a batch that a program had when it ended.
+func (w *Worker) blameProgram(ctx context.Context, l *life, b *feed.Batch) error {
 	<-l.ended // the exit code is known, and the process has no effect any more
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -256,8 +256,8 @@ func (w *Worker) noting(l *life, b *feed.Batch) *feed.Batch {
 	return &noted
 }
 
-// acquit notes that a program has survived a batch of a lease.
-func (w *Worker) acquit(l *life, lease string, isProgress bool) {
+// acquitProgram notes that a program has survived a batch of a lease.
+func (w *Worker) acquitProgram(l *life, lease string, isProgress bool) {
 	w.suspects.Acquit(lease)
 	if isProgress {
 		w.gotOn(l)

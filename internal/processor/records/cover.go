@@ -69,6 +69,15 @@ func (v *View) overlappingLeases(lease feed.Record) (others []feed.Record) {
 	})
 }
 
+// IsWorkedOnBeside reports whether an instance may work on another lease that has keys in common with a lease. The
+// worker of a lease that is split or joined works no more.
+func (v *View) IsWorkedOnBeside(lease feed.Record, expiration time.Duration) bool {
+	return slices.ContainsFunc(v.overlappingLeases(lease), func(other feed.Record) bool {
+		return other.State == feed.StateLive && !other.Free() && !IsLate(other) &&
+			!IsExpired(other, v.Now(), expiration)
+	})
+}
+
 // Since returns the time before which changes after a position are skipped; zero is none. A lease for a hole begins at
 // the time at which the unit began. The unit skips older changes, so with a token this start means none.
 func (v *View) Since(p feed.Position) time.Time {

@@ -161,7 +161,7 @@ func (w *worker) measure(page feed.Page, wanted int) {
 	}
 }
 
-// begin waits until the last owner must have stopped, and opens the handler.
+// begin waits until every earlier owner of the keys must have stopped, and opens the handler.
 func (w *worker) begin() instance.Ending {
 	switch {
 	case !w.held.Ending().None(): // before any call of the handler
@@ -187,10 +187,32 @@ func (w *worker) begin() instance.Ending {
 			return w.held.Ending()
 		}
 	}
+	if e := w.awaitOthers(); !e.None() {
+		return e
+	}
 	if e := w.restoreNotes(); !e.None() {
 		return e
 	}
 	return w.dispatcher.Open()
+}
+
+// awaitOthers waits while another lease is worked on that has keys in common with this lease: a late create has left
+// one of the two. If one of the two is redundant, its worker removes that lease meanwhile. If none is, both are worked
+// on after the time for which an owner may trust its lease, and the overlap is reported.
+func (w *worker) awaitOthers() instance.Ending {
+	end := time.Now().Add(w.in.Options.Expiration + records.ClockGrain)
+	for w.held.Ending().None() && time.Now().Before(end) {
+		switch {
+		case w.in.View.IsRedundant(w.held.Lease):
+			return instance.Ending{Why: feed.ReasonRedundant}
+		case !w.in.View.IsWorkedOnBeside(w.held.Lease, w.in.Options.Expiration):
+			return w.held.Ending()
+		}
+		w.held.Activity.WorkerDoes(feed.ActivityFenced)
+		w.in.Relist()
+		_ = pause.For(w.held.UntilStopped, w.in.Options.Poll)
+	}
+	return w.held.Ending()
 }
 
 // restoreNotes makes the lanes continue from the last owner's notes.
