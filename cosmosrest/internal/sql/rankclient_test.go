@@ -146,7 +146,7 @@ func TestPlansOfRanksAreTheServices(t *testing.T) {
 		return `SELECT TOP 120 c._rid, [{"item": ` + own + `}] AS orderByItems, {"payload": c, "componentScores": [` +
 			strings.Join(scores, ", ") + `]} AS payload` + filter + own
 	}
-	const image, backup = "_VectorScore(c.image, [1, 2, 3])", "_VectorScore(c.backup_image, [0.5, 0.25, 0.125])"
+	const image, backup = "_VectorScore(c.image, [1, 2, 3])", "_VectorScore(c.backup_image, [0.5, 0.25, 0.375])"
 	const low, high = " ?? -1.79769e+308)", " ?? 1.79769e+308)"
 	for _, test := range []struct {
 		query, statistics string
@@ -170,7 +170,7 @@ func TestPlansOfRanksAreTheServices(t *testing.T) {
 			nil,
 		},
 		{
-			"SELECT TOP 10 * FROM c ORDER BY RANK RRF(VectorDistance(c.backup_image, [0.5, 0.25, 0.125]), " +
+			"SELECT TOP 10 * FROM c ORDER BY RANK RRF(VectorDistance(c.backup_image, [0.5, 0.25, 0.375]), " +
 				"VectorDistance(c.image, [1, 2, 3]), [1, -0.3])", none,
 			[]string{row(backup, "("+backup+low, "("+image+high), row(image, "("+backup+low, "("+image+high) + " ASC"},
 			[]string{"Descending", "Ascending"},
