@@ -74,11 +74,7 @@ func (c *call) serveRequest() error {
 	if c.op, err = operationOf(&c.in); err != nil {
 		return err
 	}
-	if c.in.Target.Kind == "docs" {
-		if c.binary, err = c.in.WantsBinary(); err != nil {
-			return err
-		}
-	}
+	c.binary = c.in.Target.Kind == "docs" && c.in.WantsBinary()
 	return c.op.run(c)
 }
 

@@ -28,11 +28,11 @@ var checkedHeaders = []checkedHeader{
 		want: "Default, Include or Exclude",
 	},
 	{
-		name: "X-Ms-Cosmos-Supported-Serialization-Formats", values: serializations, isList: true,
+		name: wire.HeaderFormats, values: serializations, isList: true,
 		want: "JsonText, CosmosBinary or HybridRow, or several of them with commas between them",
 	},
 	{
-		name: "X-Ms-Documentdb-Content-Serialization-Format", values: serializations,
+		name: wire.HeaderFormat, values: serializations,
 		want: "JsonText, CosmosBinary or HybridRow",
 	},
 	{

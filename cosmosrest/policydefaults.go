@@ -64,26 +64,11 @@ func conflictDefaults(p properties) properties {
 	}
 }
 
-// computedProperty is the checked part of a computed property.
-type computedProperty struct {
-	Name string `json:"name"`
-}
-
 // checkAgreement refuses properties that contradict each other.
 func (p properties) checkAgreement() error {
 	if p["ttlPropertyPath"] != nil && p["defaultTtl"] == nil {
 		return wire.BadRequest("ttlPropertyPath is %s and defaultTtl is missing: want both, or no ttlPropertyPath",
 			p["ttlPropertyPath"])
-	}
-	var computed []computedProperty
-	if err := p.decodeMember("computedProperties", `a list such as [{"name":"n","query":"SELECT VALUE c.x FROM c"}]`,
-		&computed); err != nil {
-		return err
-	}
-	for i, property := range computed {
-		if slices.Contains(computed[:i], property) {
-			return wire.BadRequest("computedProperties has the name %q twice: want different names", property.Name)
-		}
 	}
 	return p.decodeMember("conflictResolutionPolicy", "an object", &conflictPolicy{})
 }

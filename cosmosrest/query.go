@@ -29,9 +29,6 @@ func queryItems(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := q.refuseSort(c); err != nil {
-		return err
-	}
 	return q.answer(c)
 }
 
@@ -48,6 +45,9 @@ func (q *itemQuery) answer(c *call) (err error) {
 	}
 	part, err := q.firstPartition(c)
 	if err != nil {
+		return err
+	}
+	if err := q.refuseSort(c); err != nil {
 		return err
 	}
 	if err := c.admitRequest(q.cont, part.ID); err != nil {

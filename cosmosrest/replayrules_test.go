@@ -40,6 +40,7 @@ var replayRules = []replayRule{
 	{"GET /dbs/testdb/colls", "status 200 instead of 201", "the reference prints 201 for a read"},
 	{"readme", "x-ms-session-token", "an account with two regions; this server has one"},
 	{"PATCH", "members", "a new member comes before the system properties here, and before _ts in the service"},
+	{"rest-docs", "excludedPaths is [map[path:/\"_etag\"/?]]", "the path of the ETag is among them since"},
 	// partitions
 	{"serverlogs/pkranges", "recorded body is no JSON", "the reference has a mistake"},
 	{"sdk-fixture", "body", "the recording has 100 partitions of many splits"},
@@ -49,11 +50,9 @@ var replayRules = []replayRule{
 	{"UoEi5w+upwA=/docs", "status 400", "a container without partition key needs no permission to cross partitions"},
 	{"hosted 2026-10-10 POST /dbs/dbimp_it/colls/kv/docs", `"tiny":5e-324`, byNumbers},
 	{"hosted 2026-10-10 POST /dbs/dbimp_it/colls/kv/docs", `"d":0.3333333333333333}`, byNumbers},
-	{"hosted", "status 200 instead of 400", "a division by 0 is undefined here"},
 	{"hosted", "'ORDER BY' is not supported in presence of GROUP BY", "the planner of 2026 takes it, older ones do not"},
-	{"hosted", "ids ty1 ord1", "rows are in the order of their last writes here"},
+	{"hosted", "The response content contains a num", "the recording has the sub-status before the sentence"},
 	{"hosted", "status 200 instead of 429", "the budget of the recording was used up"},
-	{"uk/conflicts", "status 400", "there is no conflicts feed"},
 }
 
 // Reasons that several rules have.
