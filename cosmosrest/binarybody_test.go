@@ -168,8 +168,8 @@ func TestWishedFormats(t *testing.T) {
 			{wire.HeaderFormat, "Xml"}, {wire.HeaderFormats, "JsonText CosmosBinary"},
 			{wire.HeaderFormats, "CosmosBinary, "}, {wire.HeaderFormats, "CosmosBinary,Xml"},
 		} {
-			a := asks[name](map[string]string{wrong.header: wrong.value})
-			if m := a.refused(t, 400, "0", "BadRequest"); !strings.Contains(m, "want JsonText, CosmosBinary or HybridRow") {
+			m := asks[name](map[string]string{wrong.header: wrong.value}).refused(t, 400, "0", "BadRequest")
+			if !strings.Contains(m, "want JsonText, CosmosBinary or HybridRow") {
 				t.Errorf("%s: %s: %s", wrong.header, wrong.value, m)
 			}
 		}

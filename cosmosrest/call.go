@@ -50,13 +50,13 @@ func (c *call) serveRequest() error {
 	if err := c.s.hosts.refuse(host); err != nil {
 		return err
 	}
-	if err := c.refusePreflight(); err != nil {
+	if err := refusePreflight(&c.in); err != nil {
 		return err
 	}
 	if err := c.in.Parse(); err != nil {
 		return err
 	}
-	c.out.Kind = c.replyKind()
+	c.out.Kind = replyKindOf(&c.in)
 	c.out.IsList = c.in.Target.Feed && (c.in.Method == http.MethodGet || c.in.IsQuery())
 	var err error
 	if c.in.Target.Kind == "addresses" {
@@ -78,15 +78,15 @@ func (c *call) serveRequest() error {
 	return c.op.run(c)
 }
 
-// replyKind returns the kind of the reply in the table of reply headers.
-func (c *call) replyKind() string {
+// replyKindOf returns the kind of the reply in the table of reply headers.
+func replyKindOf(in *wire.Request) string {
 	switch {
-	case c.in.Target.Kind == "docs" && c.in.Method == http.MethodPost && c.in.Flag(wire.HeaderQueryPlan):
+	case in.Target.Kind == "docs" && in.Method == http.MethodPost && in.Flag(wire.HeaderQueryPlan):
 		return wire.PlanReply
-	case c.in.Target.Kind == "docs" && c.in.Flag(wire.HeaderPending):
+	case in.Target.Kind == "docs" && in.Flag(wire.HeaderPending):
 		return wire.OwnReply
 	}
-	return c.in.Target.Kind
+	return in.Target.Kind
 }
 
 // allowAction refuses an action on the target if the sender does not have the right.

@@ -77,8 +77,8 @@ func (c *call) checkHeaders() error {
 
 // refusePreflight refuses the question of a browser whether a page of another origin may send requests. The service
 // does the same, unless the account allows other origins.
-func (c *call) refusePreflight() error {
-	if c.in.Method != http.MethodOptions {
+func refusePreflight(in *wire.Request) error {
+	if in.Method != http.MethodOptions {
 		return nil
 	}
 	return wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,

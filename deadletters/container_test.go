@@ -33,7 +33,7 @@ func parked(key feed.PartitionKey, lsn int64) feed.DeadLetter {
 		Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
 		Change: feed.Change{
 			ID: "order-7", PartitionKey: key, LSN: lsn, Time: at.Add(-time.Minute), ETag: `"0f"`,
-			Body: json.RawMessage(`{"id":"order-7","city":"London","n":1.50}`),
+			Body: json.RawMessage(`{"id":"order-7","city":"London","n":1.5}`),
 		},
 	}
 }
@@ -56,7 +56,7 @@ func TestALetterIsReadableJSON(t *testing.T) {
 	got, err := deadletters.Marshal("mailer", l)
 	want := `{"id":"12.0","version":1,"key":["London",5],"disposition":"failed","cause":"no such address","attempts":5,"processor":"mailer","instance":"one","lease":"-1F","range":"-1F",` +
 		`"lsn":12,"index":0,"op":"upsert","item":"order-7","time":"2026-01-02T03:03:05Z","failed":"2026-01-02T03:04:05Z","parked":"2026-01-02T03:05:05Z","etag":"\"0f\"",` +
-		`"document":{"id":"order-7","city":"London","n":1.50}}`
+		`"document":{"id":"order-7","city":"London","n":1.5}}`
 	if err != nil || string(got) != want {
 		t.Errorf("letter is\n%s, %v, want\n%s", got, err, want)
 	}

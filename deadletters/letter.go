@@ -136,6 +136,9 @@ func appendDocument(dst []byte, name string, doc []byte, compressed bool) ([]byt
 		}
 		return appendBase64(append(dst, `_gzip":`...), b.Bytes()), nil
 	}
+	if !staysUnaltered(doc) {
+		return appendBase64(append(dst, `_raw":`...), doc), nil
+	}
 	// As JSON the document must keep every byte: a single line, no space at the ends, which a parser removes, and no
 	// deeper nesting than readers accept.
 	if levels, ok := rawjson.Check(doc); !ok || levels > maxLevels || bytes.ContainsAny(doc, "\r\n") || doc[0] <= ' ' ||

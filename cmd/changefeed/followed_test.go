@@ -31,7 +31,8 @@ type advice struct {
 
 // followed are all commands that messages recommend, in the order in which they are run. $URL is a server with the
 // containers shop/orders, shop/leases and shop/letters, on which the unit mailer runs, whose keys a, b and c are held.
-// $DIR is a store that no process has open, with the unit one on the container orders.
+// $DIR is a store that no process has open, with the unit one on the container orders. $DIR/../said is what the last
+// prepare said.
 var followed = []advice{
 	{text: "create", follow: "create $URL/shop/new --pk /id"},
 	{text: "import", follow: "import $DIR/../in $URL/shop/more --pk /pk"},
@@ -69,6 +70,12 @@ var followed = []advice{
 	{
 		text:   "leases reset --to START",
 		follow: "leases reset --to beginning $URL/shop/leases --name mailer --yes", says: "reset lease",
+	},
+	{text: "leases snapshot", follow: "leases snapshot $URL/shop/leases --name other", says: "other"},
+	{
+		text:    "leases restore %[3]s %s --name %s --source %s",
+		follow:  "leases restore $DIR/../said $URL/shop/leases --name another --source $URL/shop/orders --yes",
+		prepare: "leases snapshot $URL/shop/leases --name other",
 	},
 	{text: "leases skip", follow: "leases skip $URL/shop/leases --name stuck --yes", says: "skipped "},
 	{text: "leases explain", follow: "leases explain $URL/shop/leases --name mailer", says: "mailer"},
@@ -111,7 +118,10 @@ func TestEachRecommendedCommandIsRun(t *testing.T) {
 	w := newAdvised(t)
 	for _, a := range followed {
 		if a.prepare != "" {
-			w.run(a.prepare)
+			said := w.run(a.prepare)
+			if err := os.WriteFile(filepath.Join(filepath.Dir(w.dir), "said"), []byte(said), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if said := w.run(a.follow); !strings.Contains(said, a.says) {
 			t.Errorf("changefeed %s: got %s, want %q", a.follow, said, a.says)

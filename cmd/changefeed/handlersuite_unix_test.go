@@ -93,7 +93,7 @@ func handlerCases() []handlerCase {
 		},
 		{
 			name: "early", promises: "at SIGTERM during the start of the handler the host ends, and the changes come to the " +
-				"next one",
+				"next owner",
 			suiteSettings: suiteSettings{startsBadly: true, drain: time.Second, grace: 300 * time.Millisecond},
 			run:           endsDuringTheStart,
 		},

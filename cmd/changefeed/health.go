@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/dashboard"
 )
@@ -23,7 +24,8 @@ const healthTime = 5 * time.Second
 // healthCommand is the command health, for the health check of a container image, in which there is no other program
 // that could ask.
 func healthCommand() *cobra.Command {
-	return &cobra.Command{
+	var out *report.Report
+	cmd := &cobra.Command{
 		Use:     "health URL",
 		GroupID: groupTools,
 		Short:   "Ask a process with --ui whether it is healthy",
@@ -31,9 +33,25 @@ func healthCommand() *cobra.Command {
 wrong. If URL has a path, such as /readyz, that is asked.`,
 		Example: `  changefeed health http://127.0.0.1:8090
   changefeed health http://127.0.0.1:8090/readyz`,
-		RunE: func(cmd *cobra.Command, args []string) error { return askHealth(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := askHealth(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return out.Object(health{URL: args[0], OK: true}, func(io.Writer) error { return nil })
+		},
 	}
+	out = output(cmd)
+	return cmd
 }
+
+// health is the result of the command; if the process is not healthy, the command fails.
+type health struct {
+	URL string `json:"url" about:"that was asked"`
+	OK  bool   `json:"ok" about:"always true: otherwise there is an error"`
+}
+
+// ReportedAs implements [report.Value].
+func (health) ReportedAs() string { return "health" }
 
 // askHealth returns why a process is not healthy.
 func askHealth(ctx context.Context, at string) error {

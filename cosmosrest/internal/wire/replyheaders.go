@@ -161,7 +161,7 @@ var replyHeaders = table(
 	ReplyHeader{
 		Name: "x-ms-cosmos-query-execution-info", Maybe: repliesOf("docs colls", listReply), Why: sinceFeeds,
 	},
-	ReplyHeader{Name: AnswerDistribution, Maybe: repliesOf("docs", listReply), Why: "no client that asks for it was recorded"},
+	ReplyHeader{Name: AnswerDistribution, Maybe: repliesOf("docs", listReply)},
 	ReplyHeader{Name: "x-ms-cosmos-quorum-acked-llsn", Always: ofPrimary, Maybe: anyError, Why: onlyReads},
 	ReplyHeader{Name: "x-ms-current-replica-set-size", Always: ofPrimary, Maybe: anyError, Why: onlyReads},
 	ReplyHeader{Name: "x-ms-current-write-quorum", Always: ofPrimary, Maybe: anyError, Why: onlyReads},

@@ -124,7 +124,7 @@ func aheadError(at feed.Position, end int64) error {
 	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these "+
 		"leases of another one? "+
 		"Changes up to the position will not be handled until you reset the unit to where it is to go on: changefeed "+
-		"leases reset, or package admin", feed.ErrAhead, at.Token, end)
+		"leases reset --to START, or package admin", feed.ErrAhead, at.Token, end)
 }
 
 // waitAfterEmptyPage waits after an empty page, until there may be more changes.

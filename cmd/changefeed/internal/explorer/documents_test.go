@@ -236,7 +236,7 @@ func TestReadsAreGET(t *testing.T) {
 func TestAnImportNamesWhatItRefuses(t *testing.T) {
 	w := newWorld(t)
 	lines := "\xef\xbb\xbf\n" + `{"id":"1","city":"c","n":1}` + "\n\nnope\n" + `{"city":"c"}` + "\r\n[1]\n" +
-		`{"id":"1","city":"c","n":2}` + "\n" + `{"id":"2","city":{}}` + "\n" + `{"id":"3"} {"id":"4"}` + "\n" +
+		`{"id":"1","city":"c","n":2}` + "\n" + `{"id":2,"city":"c"}` + "\n" + `{"id":"3"} {"id":"4"}` + "\n" +
 		`{"id":"5","city":"` + strings.Repeat("x", maxDocument) + `"}` + "\n" + `{"id":"6","city":"c"}`
 	var got imported
 	w.ask(http.StatusOK, http.MethodPost, "import", of(), lines, "", &got)

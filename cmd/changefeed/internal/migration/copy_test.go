@@ -246,7 +246,10 @@ func TestAThrottledTargetLosesNothing(t *testing.T) {
 func TestWhatCanNeverBeCopied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, docstore.ContainerSpec{})
-	w.put("orders", order("1", "Oslo", "ada", 1), `{"id":"2","city":"Oslo","customer":{"name":"ada"}}`)
+	w.put("orders", order("1", "Oslo", "ada", 1), order("2", "Oslo", "ada", 1))
+	w.pair.Transform = []string{
+		program(t, `d=$(cat); case $d in *'"id":"2"'*) exit 3;; esac; printf %s "$d"`),
+	}
 	if err := w.run(); err == nil || !strings.Contains(err.Error(), `item "2" of partition key ["Oslo"]`) {
 		t.Errorf("the copy has ended with %v", err)
 	}
