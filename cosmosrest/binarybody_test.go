@@ -165,8 +165,10 @@ func TestWishedFormats(t *testing.T) {
 	}
 	for _, name := range []string{"read", "query", "feed", "changes"} {
 		for _, wrong := range []struct{ header, value string }{
-			{wire.HeaderFormat, "Xml"}, {wire.HeaderFormats, "JsonText CosmosBinary"},
-			{wire.HeaderFormats, "CosmosBinary, "}, {wire.HeaderFormats, "CosmosBinary,Xml"},
+			{wire.HeaderFormat, "Xml"},
+			{wire.HeaderFormats, "JsonText CosmosBinary"},
+			{wire.HeaderFormats, "CosmosBinary, "},
+			{wire.HeaderFormats, "CosmosBinary,Xml"},
 		} {
 			m := asks[name](map[string]string{wrong.header: wrong.value}).refused(t, 400, "0", "BadRequest")
 			if !strings.Contains(m, "want JsonText, CosmosBinary or HybridRow") {

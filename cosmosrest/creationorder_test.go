@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -28,9 +29,7 @@ func TestRowsKeepTheirPlacesWhenDocumentsAreWritten(t *testing.T) {
 			w.do(t, "POST", docs, under("p", "x-ms-documentdb-is-upsert", "true"), `{"id":"i4","pk":"p","v":4}`).want(t,
 				200)
 			headers := map[string]string{"x-ms-max-item-count": "2"}
-			for name, value := range c.headers {
-				headers[name] = value
-			}
+			maps.Copy(headers, c.headers)
 			body := ""
 			if c.query != "" {
 				body = fmt.Sprintf(`{"query":%q}`, c.query)
