@@ -130,7 +130,7 @@ func leaseAddress(monitored address.Address, leases string) (address.Address, er
 	at := monitored
 	_, name, ok := address.ParseName(leases)
 	if at.Container = name; !ok || name != leases {
-		return at, fmt.Errorf("Leases is %q: want the name of a container beside the monitored one, or %s: %w", leases,
+		return at, fmt.Errorf("option Leases is %q: want the name of a container beside the monitored one, or %s: %w", leases,
 			address.Forms, feed.ErrBadRequest)
 	}
 	return at, nil
@@ -142,14 +142,14 @@ func (u *Unit) Another(ctx context.Context, unit string) (feed.LeaseStore, error
 	case *docstore.Container:
 		records, ok := u.records.(*docstore.Container)
 		if !ok {
-			return nil, fmt.Errorf("Leases is in an account: want a container of a store, like the monitored one: %w",
+			return nil, fmt.Errorf("option Leases is in an account: want a container of a store, like the monitored one: %w",
 				feed.ErrBadRequest)
 		}
 		return docstore.NewLeases(ctx, records, unit, source)
 	case *cosmos.Container:
 		records, ok := u.records.(*cosmos.Container)
 		if !ok {
-			return nil, fmt.Errorf("Leases is in a store: want a container of an account, like the monitored one: %w",
+			return nil, fmt.Errorf("option Leases is in a store: want a container of an account, like the monitored one: %w",
 				feed.ErrBadRequest)
 		}
 		return cosmos.OpenLeases(ctx, records, unit, source, u.from.options.ForLease)
