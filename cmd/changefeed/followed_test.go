@@ -71,7 +71,7 @@ var followed = []advice{
 		text:   "leases reset --to START",
 		follow: "leases reset --to beginning $URL/shop/leases --name mailer --yes", says: "reset lease",
 	},
-	{text: "leases snapshot", follow: "leases snapshot $URL/shop/leases --name other", says: "other"},
+	{text: "leases snapshot", follow: "leases snapshot $URL/shop/leases --name other", says: `"leases"`},
 	{
 		text:    "leases restore %[3]s %s --name %s --source %s",
 		follow:  "leases restore $DIR/../said $URL/shop/leases --name another --source $URL/shop/orders --yes",

@@ -99,7 +99,7 @@ func handlerCases() []handlerCase {
 		},
 		{
 			name: "away", promises: "at SIGTERM the host ends, also if its server is away, and the changes come to the next " +
-				"one",
+				"owner",
 			suiteSettings: suiteSettings{batchSize: 2, drain: time.Second, grace: 300 * time.Millisecond},
 			run:           endsWithoutAServer,
 		},

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/cmd/changefeed/internal/report"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/dashboard"
 )
@@ -24,8 +23,7 @@ const healthTime = 5 * time.Second
 // healthCommand is the command health, for the health check of a container image, in which there is no other program
 // that could ask.
 func healthCommand() *cobra.Command {
-	var out *report.Report
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "health URL",
 		GroupID: groupTools,
 		Short:   "Ask a process with --ui whether it is healthy",
@@ -33,25 +31,9 @@ func healthCommand() *cobra.Command {
 wrong. If URL has a path, such as /readyz, that is asked.`,
 		Example: `  changefeed health http://127.0.0.1:8090
   changefeed health http://127.0.0.1:8090/readyz`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := askHealth(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return out.Object(health{URL: args[0], OK: true}, func(io.Writer) error { return nil })
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return askHealth(cmd.Context(), args[0]) },
 	}
-	out = output(cmd)
-	return cmd
 }
-
-// health is the result of the command; if the process is not healthy, the command fails.
-type health struct {
-	URL string `json:"url" about:"that was asked"`
-	OK  bool   `json:"ok" about:"always true: otherwise there is an error"`
-}
-
-// ReportedAs implements [report.Value].
-func (health) ReportedAs() string { return "health" }
 
 // askHealth returns why a process is not healthy.
 func askHealth(ctx context.Context, at string) error {

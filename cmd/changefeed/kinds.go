@@ -51,7 +51,6 @@ func allKinds() []report.Kind {
 			{Name: "server", About: "Where and how clients reach the server: serve.", Of: web.Endpoints{}},
 			{Name: "relay", About: "What a relay has published: relay.", Of: relayed{}},
 			{Name: "demo", About: "What the demo has found: demo.", Of: demo.Findings{}},
-			{Name: "health", About: "A process with --ui is healthy: health.", Of: health{}},
 			{Name: "build", About: "What the binary was built from: version.", Of: build{}},
 			{Name: "dropped_letters", About: "How many letters were removed: dlq drop.", Of: dropped{}},
 			{Name: "deleted_unit", About: "The leases of a unit that were deleted: leases delete.", Of: unit.Deleted{}},
