@@ -20,10 +20,11 @@ const docs = Array.from({ length: 60 }, (_, i) => ({
 const byN = [...docs].sort((a, b) => a.n - b.n);
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const places = {};
+const sortedBy = { compositeIndexes: [[{ path: "/colour", order: "ascending" }, { path: "/n", order: "descending" }]] };
 
 before(async () => {
   for (const [name, throughput] of [["one range", 400], ["three ranges", 30_000]]) {
-    places[name] = await container(db, name, { throughput: Math.max(throughput, 10_000) });
+    places[name] = await container(db, name, { throughput: Math.max(throughput, 10_000), indexingPolicy: sortedBy });
     await places[name].items.executeBulkOperations(docs.map((resourceBody) => ({ operationType: "Create", partitionKey: resourceBody.pk, resourceBody })));
   }
   assert.equal((await places["one range"].getFeedRanges()).length, 1);

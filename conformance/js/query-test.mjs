@@ -19,10 +19,16 @@ const docs = Array.from({ length: 30 }, (_, i) => ({
   ...(i % 7 === 0 ? { extra: { list: [{ v: i }, { v: 0 - i }] } } : {}),
 }));
 const where = (test) => names(docs.filter(test));
+const sortedBy = {
+  compositeIndexes: [
+    [{ path: "/colour", order: "ascending" }, { path: "/n", order: "descending" }],
+    [{ path: "/at/city", order: "descending" }, { path: "/half", order: "ascending" }],
+  ],
+};
 let items;
 
 before(async () => {
-  items = await container(db, "items", { throughput: 30_000 });
+  items = await container(db, "items", { throughput: 30_000, indexingPolicy: sortedBy });
   for (const doc of docs) await items.items.create(doc);
 });
 
