@@ -17,7 +17,8 @@ func TestEachCommandHasAFormOfItsOutput(t *testing.T) {
 		for _, c := range cmd.Commands() {
 			below(c)
 		}
-		writesNoResult := cmd.Name() == "man" || cmd.Name() == "health" || cmd.HasParent() && cmd.Parent().Name() == "completion"
+		writesNoResult := cmd.Name() == "man" || cmd.Name() == "health" ||
+			cmd.HasParent() && cmd.Parent().Name() == "completion"
 		if cmd.HasSubCommands() || cmd.Hidden || !cmd.Runnable() || cmd.Name() == "help" || writesNoResult {
 			return
 		}
