@@ -90,12 +90,7 @@ func readDefinition(c *call) (p permission, err error) {
 	if err := body.decodeMember("permissionMode", "Read or All", &p.Mode); err != nil {
 		return p, err
 	}
-	switch {
-	case strings.EqualFold(p.Mode, modeRead):
-		p.Mode = modeRead
-	case strings.EqualFold(p.Mode, modeAll):
-		p.Mode = modeAll
-	default:
+	if !strings.EqualFold(p.Mode, modeRead) && !strings.EqualFold(p.Mode, modeAll) {
 		return p, wire.BadRequest("permissionMode is %q: want Read or All", p.Mode)
 	}
 	if err := body.decodeMember("resource", "the link of a container or item", &p.Resource); err != nil {
@@ -160,12 +155,15 @@ func readExpiry(c *call) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// postPermissions creates a permission, or queries the permissions of a user.
+// postPermissions creates a permission, replaces it if the request is an upsert, or queries the permissions of a user.
 func postPermissions(c *call) error {
 	if c.in.IsQuery() {
 		return eachPermission(c, resources.queryPage)
 	}
-	return writePermission(c, http.StatusCreated, func(u *user, p *permission) error {
+	return writePermission(c, func(u *user, p *permission) error {
+		if now, err := u.findPermission(p.ID); err == nil && c.in.Flag(wire.HeaderUpsert) {
+			return u.replacePermission(now, p)
+		}
 		switch {
 		case u.conflicts(p):
 			return fmt.Errorf("user %q has a permission with this id or resource: %w", u.ID, feed.ErrConflict)
@@ -181,7 +179,7 @@ func postPermissions(c *call) error {
 // replacePermission changes a permission. As in the service, tokens that were issued before count until their time is
 // over.
 func replacePermission(c *call) error {
-	return writePermission(c, http.StatusOK, func(u *user, p *permission) error {
+	return writePermission(c, func(u *user, p *permission) error {
 		now, err := u.findPermission(c.in.Target.ID)
 		if err != nil {
 			return err
@@ -189,19 +187,25 @@ func replacePermission(c *call) error {
 		if err := c.in.RefuseOther(now.ETag); err != nil {
 			return err
 		}
-		if p.RID = now.RID; u.conflicts(p) {
-			return fmt.Errorf("user %q has a permission with this id or resource: %w", u.ID, feed.ErrConflict)
-		}
-		*now = *p
-		return nil
+		return u.replacePermission(now, p)
 	})
 }
 
+// replacePermission replaces a permission of the user by another with the same resource id.
+func (u *user) replacePermission(now, by *permission) error {
+	if by.RID = now.RID; u.conflicts(by) {
+		return fmt.Errorf("user %q has a permission with this id or resource: %w", u.ID, feed.ErrConflict)
+	}
+	*now = *by
+	return nil
+}
+
 // writePermission carries out a write of the permission in the body.
-func writePermission(c *call, status int, write func(*user, *permission) error) error {
+func writePermission(c *call, write func(*user, *permission) error) error {
 	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
+	status := http.StatusCreated
 	p, err := readDefinition(c)
 	if err != nil {
 		return err
@@ -215,7 +219,14 @@ func writePermission(c *call, status int, write func(*user, *permission) error) 
 		if err != nil {
 			return err
 		}
-		return write(u, &p)
+		before := len(u.Permissions)
+		if err := write(u, &p); err != nil {
+			return err
+		}
+		if status = http.StatusOK; len(u.Permissions) > before {
+			status = http.StatusCreated
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -327,7 +338,7 @@ func (p *permission) json(c *call, owner string, expiry time.Duration) []byte {
 	body := properties{
 		"permissionMode": wire.Encode(p.Mode), "resource": wire.Encode(p.Resource),
 		"_token": wire.Encode(c.s.authority.IssueToken(auth.Permission{
-			Database: p.Database, Container: p.Container, Item: p.Item, Key: p.partitionKey(), Write: p.Mode == modeAll,
+			Database: p.Database, Container: p.Container, Item: p.Item, Key: p.partitionKey(), Write: strings.EqualFold(p.Mode, modeAll),
 			From: now.Unix(), Until: now.Add(expiry).Unix(),
 		})),
 	}

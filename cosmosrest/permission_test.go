@@ -39,6 +39,32 @@ func TestAPermissionNamesItsResourceByResourceIDs(t *testing.T) {
 	}
 }
 
+// An upsert replaces the user or the permission with its id. The mode of a permission is answered as it was written.
+func TestAnUpsertReplacesAUserOrAPermission(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	upsert := map[string]string{"x-ms-documentdb-is-upsert": "True"}
+	user := w.do(t, "POST", "/dbs/db/users", upsert, `{"id":"u"}`).want(t, http.StatusCreated).object(t)
+	again := w.do(t, "POST", "/dbs/db/users", upsert, `{"id":"u"}`).want(t, http.StatusOK).object(t)
+	if again["_rid"] != user["_rid"] || again["_etag"] == user["_etag"] {
+		t.Errorf("the user is %v, and was %v; want another ETag alone", again, user)
+	}
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).refused(t, http.StatusConflict, "0", "Conflict")
+	put := func(id, mode string) answer {
+		return w.do(t, "POST", "/dbs/db/users/u/permissions", upsert,
+			fmt.Sprintf(`{"id":%q,"permissionMode":%q,"resource":"dbs/db/colls/c"}`, id, mode))
+	}
+	first := put("p", "read").want(t, http.StatusCreated).object(t)
+	second := put("p", "all").want(t, http.StatusOK).object(t)
+	if first["permissionMode"] != "read" || second["permissionMode"] != "all" || second["_rid"] != first["_rid"] {
+		t.Errorf("the permission was %v and is %v; want the mode all alone to be another", first, second)
+	}
+	token := map[string]string{
+		"Authorization": second["_token"].(string), "x-ms-documentdb-partitionkey": `["p"]`,
+	}
+	w.do(t, "POST", docs, token, `{"id":"1","pk":"p"}`).want(t, http.StatusCreated)
+	put("q", "read").refused(t, http.StatusConflict, "0", "Conflict") // the resource has a permission
+}
+
 // A token for the first levels of a hierarchical key is a token for the keys below them, and for no others.
 func TestATokenForTheFirstLevelsOfAKey(t *testing.T) {
 	w := newWorld(t, Options{})

@@ -88,8 +88,13 @@ func postUsers(c *call) error {
 	if err != nil {
 		return err
 	}
-	made := user{version: newVersion(), ID: id}
+	made, status := user{version: newVersion(), ID: id}, http.StatusCreated
 	err = c.updateUsers(func(d docstore.Database, m *meta) error {
+		if now, err := m.findUser(id); err == nil && c.in.Flag(wire.HeaderUpsert) {
+			now.version, status = made.version, http.StatusOK
+			made = *now
+			return nil
+		}
 		switch {
 		case m.isTaken(id, nil):
 			return fmt.Errorf("user %q exists: %w", id, feed.ErrConflict)
@@ -103,7 +108,7 @@ func postUsers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return replyUser(c, http.StatusCreated, &made)
+	return replyUser(c, status, &made)
 }
 
 // readID reads the id of the resource in the body.
