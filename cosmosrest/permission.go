@@ -338,8 +338,9 @@ func (p *permission) json(c *call, owner string, expiry time.Duration) []byte {
 	body := properties{
 		"permissionMode": wire.Encode(p.Mode), "resource": wire.Encode(p.Resource),
 		"_token": wire.Encode(c.s.authority.IssueToken(auth.Permission{
-			Database: p.Database, Container: p.Container, Item: p.Item, Key: p.partitionKey(), Write: strings.EqualFold(p.Mode, modeAll),
-			From: now.Unix(), Until: now.Add(expiry).Unix(),
+			Database: p.Database, Container: p.Container, Item: p.Item, Key: p.partitionKey(),
+			Write: strings.EqualFold(p.Mode, modeAll),
+			From:  now.Unix(), Until: now.Add(expiry).Unix(),
 		})),
 	}
 	if p.Key != nil {
