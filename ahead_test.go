@@ -62,11 +62,11 @@ func TestAResetBringsAUnitBackThatIsAhead(t *testing.T) {
 		w.getsAhead()
 		y := &tally{}
 		p := w.run("a", y, changefeed.Options{})
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual time: the worker finds that its position is ahead
 		operate(t, func(ctx context.Context) ([]admin.Step, error) {
 			return w.admin(admin.Options{}).Reset(ctx, admin.All(), feed.FromBeginning())
 		})
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual time: the reset is obeyed, and all changes are handled
 		p.stop(t)
 		if items, _ := y.items(); items != 10 || w.pending() != 0 {
 			t.Errorf("%d items handled after the reset, %d pending, want 10 and 0", items, w.pending())

@@ -514,7 +514,7 @@ func TestALateLeaseIsNoPartOfALeaseThatHasComeFurther(t *testing.T) {
 			t.Errorf("%d leases while the late one is there, want it, the other part and the whole", n)
 		}
 		p = w.run("b", y, o)
-		time.Sleep(8 * time.Minute)
+		time.Sleep(8 * time.Minute) // virtual time: c has expired, and the late lease is gone
 		p.stop(t)
 		if items, again := y.items(); items != 20 || again != 0 {
 			t.Errorf("%d items, %d again, want 20 and 0", items, again)
@@ -540,14 +540,14 @@ func TestALeaseBesideAnotherBeginsWhenTheOtherHasEndedOrPassedIt(t *testing.T) {
 				together := false
 				y := &tally{before: func(context.Context, *feed.Batch) error {
 					together = together || working.Add(1) > 1
-					time.Sleep(4 * time.Second)
+					time.Sleep(4 * time.Second) // virtual time: the call takes this long
 					working.Add(-1)
 					return nil
 				}}
 				w.fill(12)
 				o := changefeed.Options{Start: feed.FromBeginning(), MaxItems: 1, Concurrency: 1}
 				a := w.run("a", y, o)
-				time.Sleep(2 * time.Second)
+				time.Sleep(2 * time.Second) // virtual time: a is in its first call
 				if _, err := w.leases.Create(t.Context(), feed.Record{
 					Kind: feed.KindLease, Version: 1, Token: late.of.String(), Range: late.of,
 					Position: feed.At(fmt.Sprintf("%q", fmt.Sprint(late.at))), Expiration: time.Minute,
@@ -563,7 +563,7 @@ func TestALeaseBesideAnotherBeginsWhenTheOtherHasEndedOrPassedIt(t *testing.T) {
 				if l := <-begun; l.Range != late.of {
 					t.Fatalf("b has begun %s first, want the late lease", l.Token)
 				}
-				time.Sleep(5 * time.Minute)
+				time.Sleep(5 * time.Minute) // virtual time: both are done long before
 				w.tiles()
 				if items, again := y.items(); together || items != 12 || again != 0 {
 					t.Errorf("%d items, %d again, two at a time %v; want 12, none", items, again, together)
