@@ -221,12 +221,7 @@ func TestWhoNeverJoinsSaysSo(t *testing.T) {
 // If all instances have as many leases as they may have, neighbours of two owners are joined nevertheless: one of them
 // has one more while both are joined, and no longer.
 func TestFullInstancesJoin(t *testing.T) {
-	type fullUnit = struct{ leases, most, instances int }
-	worlds := []fullUnit{{2, 1, 2}, {8, 4, 2}, {6, 2, 3}}
-	for range 10 { // which leases the instances have at first differs from run to run
-		worlds = append(worlds, fullUnit{4, 2, 2})
-	}
-	for _, c := range worlds {
+	for _, c := range []struct{ leases, most, instances int }{{2, 1, 2}, {4, 2, 2}, {8, 4, 2}, {6, 2, 3}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				w.finer(c.leases)

@@ -139,11 +139,9 @@ func (b *balancer) joinPair(s situation, i, least int, owned map[balance.Owner]i
 	if s.joinsAtLeft(from, to, owned) {
 		given, from, to = right, to, from
 	}
-	most := s.capacity[to].Most
-	if most > 0 && owned[to] > most {
-		return // it has one more already, for another pair
+	if !s.receives(to, owned) {
+		return
 	}
-	owned[to]++
 	// When the receiver has tried in vain, it rests as long, and must be ready when it receives the lease again.
 	rest := b.joinRest() + b.in.Options.Expiration
 	held, _ := b.in.Claims.Held(given.Range)
@@ -162,6 +160,15 @@ func (s situation) joinsAtLeft(left, right balance.Owner, owned map[balance.Owne
 		return isFull(right)
 	}
 	return cmp.Or(cmp.Compare(owned[left], owned[right]), cmp.Compare(left.Instance, right.Instance)) < 0
+}
+
+// receives counts one lease more for an owner, unless it has more than it may have already, for another pair.
+func (s situation) receives(to balance.Owner, owned map[balance.Owner]int) bool {
+	if most := s.capacity[to].Most; most > 0 && owned[to] > most {
+		return false
+	}
+	owned[to]++
+	return true
 }
 
 // owned returns how many leases each owner has.

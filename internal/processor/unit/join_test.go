@@ -41,6 +41,25 @@ func TestTheOwnerWithRoomReceivesALease(t *testing.T) {
 	}
 }
 
+// An owner that has as many leases as it may have receives one more for one pair, and no second one for another pair.
+func TestAFullOwnerReceivesALeaseOnce(t *testing.T) {
+	for _, c := range []struct{ owned, most, received int }{
+		{2, 2, 1}, {1, 2, 2}, {3, 2, 0}, {0, 1, 2}, {2, 0, 5},
+	} {
+		to := balance.Owner{Instance: "a", Epoch: "1"}
+		s := situation{capacity: map[balance.Owner]balance.Capacity{to: {Most: c.most}}}
+		owned, received := map[balance.Owner]int{to: c.owned}, 0
+		for range 5 {
+			if s.receives(to, owned) {
+				received++
+			}
+		}
+		if received != c.received || owned[to] != c.owned+received {
+			t.Errorf("%+v: received %d and has %d", c, received, owned[to])
+		}
+	}
+}
+
 // An instance shows that it never joins leases, and each instance knows that of itself and of the others. An instance
 // of an older version says nothing, and joins.
 func TestAnInstanceShowsThatItNeverJoins(t *testing.T) {

@@ -78,7 +78,7 @@ func TestSeveralInstancesCopyTogether(t *testing.T) {
 			}
 		})
 	}
-	await(t, "leases of several instances", func() error { return severalOwners(ctx, server.DB) })
+	await(t, "leases of every instance", func() error { return everyInstanceOwns(ctx, server.DB) })
 	for n := 200; n < 600; n++ {
 		write(n)
 	}
@@ -97,8 +97,8 @@ func TestSeveralInstancesCopyTogether(t *testing.T) {
 	running.Wait()
 }
 
-// severalOwners returns an error unless the leases have several owners.
-func severalOwners(ctx context.Context, db *docstore.DB) error {
+// everyInstanceOwns returns an error unless each instance has a lease.
+func everyInstanceOwns(ctx context.Context, db *docstore.DB) error {
 	leases, err := db.Container("leases")
 	if err != nil {
 		return err
@@ -119,8 +119,8 @@ func severalOwners(ctx context.Context, db *docstore.DB) error {
 			n++
 		}
 	}
-	if n < 2 {
-		return fmt.Errorf("%d instances have leases", n)
+	if n < len(owners) { // an instance that still starts when the test ends would report that
+		return fmt.Errorf("%d of %d instances have leases", n, len(owners))
 	}
 	return nil
 }
