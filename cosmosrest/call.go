@@ -324,7 +324,7 @@ func (c *call) locate(status int) {
 		c.out.Set(wire.AnswerLocation, c.in.Address())
 	}
 	switch c.in.Target.Kind {
-	case "dbs", "colls", "offers":
+	case "dbs", "colls", "offers", "users", "permissions":
 		if c.in.Method != http.MethodGet && !c.out.IsList {
 			c.s.changes.Add(1)
 		}
