@@ -132,6 +132,9 @@ func (r *replayer) translate(text string) string {
 
 // play sends a recorded request and returns how the reply differs.
 func (r *replayer) play(e *exchange) []string {
+	if e.Status == http.StatusTooManyRequests {
+		return r.compare(e, r.playThrottled(e))
+	}
 	r.arrange(e)
 	headers := map[string]string{}
 	for name, value := range e.RequestHeaders {
@@ -407,7 +410,7 @@ func (r *replayer) comparePages(e *exchange) (d []string) {
 func (r *replayer) compareHosted(e *exchange, a answer) []string {
 	var d []string
 	if e.Error != "" {
-		text := e.Error
+		text := strings.TrimPrefix(e.Error, strconv.Itoa(e.SubStatus)+" ")
 		if m := regexp.MustCompile(`^(SC\d+) (\d+) (\d+) (.*)$`).FindStringSubmatch(text); m != nil {
 			text = fmt.Sprintf(`Message: {"errors":[{"severity":"Error","location":{"start":%s,"end":%s},"code":"%s","message":"%s"`,
 				m[2], m[3], m[1], m[4])

@@ -224,6 +224,20 @@ func (r *replayer) needDocuments(db, coll string) {
 	}
 }
 
+// playThrottled sends a request to a server with a small budget until the budget is used up.
+func (r *replayer) playThrottled(e *exchange) answer {
+	w := newWorld(r.t, Options{Throughput: 10})
+	parts := strings.Split(e.Path, "/")
+	w.create(r.t, parts[2], `{"id":"`+parts[4]+`","partitionKey":`+simpleKey+`}`, nil)
+	for range 1000 {
+		if a := w.do(r.t, e.Method, e.Path, e.RequestHeaders, e.RequestBody); a.status != http.StatusOK {
+			return a
+		}
+	}
+	r.t.Fatal("the budget is not used up after 1,000 requests")
+	return answer{}
+}
+
 // arrangeHosted creates the database of the transcription, and the documents whose creation was not recorded.
 func (r *replayer) arrangeHosted(e *exchange) {
 	if _, err := r.db.Database("dbimp_it"); err != nil {
