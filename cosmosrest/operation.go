@@ -42,8 +42,9 @@ func operationOf(in *wire.Request) (*operation, error) {
 	return nil, e
 }
 
-// requests are what most kinds of resources have. A nil request does not exist.
-type requests struct{ post, list, read, replace, remove func(*call) error }
+// requests are what most kinds of resources have. A nil request does not exist. A POST is either post, which creates or
+// queries, or query, which refuses everything else.
+type requests struct{ post, query, list, read, replace, remove func(*call) error }
 
 // operationsOf returns the operations of a kind of resources; one and all are the kind's names in [RequestDone].
 func operationsOf(one, all string, has requests) map[string]*operation {
@@ -57,8 +58,11 @@ func operationsOf(one, all string, has requests) map[string]*operation {
 	add("GET one", "read_"+one, has.read)
 	add("PUT one", "replace_"+one, has.replace)
 	add("DELETE one", "delete_"+one, has.remove)
-	if has.post != nil { // an operation that a POST does beside a query
+	if has.post != nil {
 		table["POST all"] = &operation{run: has.post, byHeaders: queryOr("query_"+all, "create_"+one)}
+	}
+	if has.query != nil {
+		table["POST all"] = &operation{run: has.query, byHeaders: queryOr("query_"+all, otherOperation)}
 	}
 	return table
 }
@@ -77,10 +81,10 @@ var operations = map[string]map[string]*operation{
 	"users":       operationsOf("user", "users", users.requests()),
 	"permissions": operationsOf("permission", "permissions", permissions.requests()),
 	"conflicts": operationsOf("conflict", "conflicts", requests{
-		post: queryConflicts, list: listConflicts, read: missingConflict, remove: missingConflict,
+		query: queryConflicts, list: listConflicts, read: readConflict, remove: deleteConflict,
 	}),
 	"offers": operationsOf("offer", "offers", requests{
-		post: queryOffers, list: listOffers, read: readOffer, replace: replaceOffer,
+		query: queryOffers, list: listOffers, read: readOffer, replace: replaceOffer,
 	}),
 	"pkranges":   {"GET all": {run: listRanges, name: "read_feed_ranges"}},
 	"partitions": {"POST all": {run: changePartitions, name: "change_partitions"}},

@@ -134,9 +134,15 @@ func noConflicts(c *call, answer func(resources, *call) error) error {
 	return answer(resources{member: "Conflicts", rid: cont.RID()}, c)
 }
 
-// missingConflict refuses the read or deletion of a conflict.
-func missingConflict(c *call) error {
-	if err := c.allowAction(auth.ReadChangeFeed); err != nil {
+// readConflict refuses the read of a conflict.
+func readConflict(c *call) error { return missingConflict(c, auth.ReadItem) }
+
+// deleteConflict refuses the deletion of a conflict.
+func deleteConflict(c *call) error { return missingConflict(c, auth.Delete) }
+
+// missingConflict refuses an action on a conflict.
+func missingConflict(c *call, action string) error {
+	if err := c.allowAction(action); err != nil {
 		return err
 	}
 	if _, err := c.targetContainer(); err != nil {
