@@ -53,8 +53,8 @@ func TestUsersAndPermissionsByResourceIDs(t *testing.T) {
 		t.Errorf("the permission is %s, below %s", self, at)
 	}
 	read := w.do(t, "GET", self, nil, "").want(t, http.StatusOK)
-	if again := w.do(t, "GET", "/dbs/db/users/u/permissions/p", nil, "").want(t, http.StatusOK); read.object(t)["_etag"] !=
-		again.object(t)["_etag"] {
+	again := w.do(t, "GET", "/dbs/db/users/u/permissions/p", nil, "").want(t, http.StatusOK)
+	if read.object(t)["_etag"] != again.object(t)["_etag"] {
 		t.Errorf("%s and %s", read.body, again.body)
 	}
 	w.do(t, "PUT", self, nil, strings.Replace(definition, "Read", "All", 1)).want(t, http.StatusOK)

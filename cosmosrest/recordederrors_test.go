@@ -75,7 +75,7 @@ var refusalCases = []refusalCase{
 	}, `code "TooManyRequests" instead of "429"`, "the code is the one of a hosted account of 2026"},
 	{
 		"PartitionKeyRange with id '0'", func(t *testing.T, w *world) answer {
-			w.do(t, "POST", strings.TrimSuffix(docs, "docs")+"partitions", nil, `{"operation":"split","id":"0"}`).want(t, http.StatusOK)
+			w.do(t, "POST", "/dbs/db/colls/c/partitions", nil, `{"operation":"split","id":"0"}`).want(t, http.StatusOK)
 			return w.do(t, "GET", docs, feedOf("x-ms-documentdb-partitionkeyrangeid", "0"), "")
 		},
 		"in collection 'c'", "the container is named here; the resolver of that client did not know it",

@@ -40,8 +40,9 @@ type document struct {
 	user rawjson.Runs // the user's members, without system properties
 
 	// Of a document that was patched.
-	added rawjson.Runs // the user's members behind the system properties
-	bare  bool         // it lacks _self and _attachments
+	added  rawjson.Runs // the user's members behind the system properties
+	bare   bool         // it lacks _self and _attachments
+	behind bool         // the pass over the document is behind the system properties
 }
 
 // parseDocument reads a body in a single pass, for a container with these partition key paths. The document shares
@@ -65,21 +66,19 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path, patch
 		return document{}, refuse("body is %s: want an object", pkey.Show(body[begin:]))
 	}
 	doc := document{body: body, bare: patched}
-	behind := false
 	var id, ttl rawjson.Span
 	// The pass over the document looks only for the first name of each path. The rest of a path is looked up in that
 	// value alone.
 	var values [epk.MaxLevels]rawjson.Span
 	for from, key := range scanner.Object() {
 		name, value := key.Name(), scanner.Value()
-		member, isUser := rawjson.Span{From: from, To: scanner.Pos()}, !service.IsSystem(name)
-		doc.user.Add(member, isUser && !behind)
-		doc.added.Add(member, isUser && behind)
+		member := rawjson.Span{From: from, To: scanner.Pos()}
+		if isUser := !service.IsSystem(name); patched {
+			doc.placeMember(name, member, isUser)
+		} else {
+			doc.user.Add(member, isUser)
+		}
 		switch string(name) {
-		case "_self":
-			doc.bare = false
-		case "_etag":
-			behind = patched
 		case "id":
 			id = value
 		case "ttl":
@@ -114,6 +113,18 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path, patch
 	}
 	doc.key, err = pkey.Of(paths, parts[:])
 	return doc, err
+}
+
+// placeMember adds the next member of a document that was patched.
+func (d *document) placeMember(name []byte, member rawjson.Span, isUser bool) {
+	d.user.Add(member, isUser && !d.behind)
+	d.added.Add(member, isUser && d.behind)
+	switch string(name) {
+	case "_self":
+		d.bare = false
+	case "_etag": // the last one that every stored document has before the place of the added members
+		d.behind = true
+	}
 }
 
 // size returns the bytes of the document without system properties, which the store may have added itself.

@@ -86,7 +86,8 @@ func (w *write) renderBody(c *Container, l *layout, d document, inPlace bool) er
 	if d.added.Size() > 0 {
 		w.added = d.added.Append(nil, d.body)
 	}
-	w.body = d.render(c.systemSize+2*len(w.etag)+len(w.added), inPlace) // last, because rendering in place overwrites the body
+	// last, because rendering in place overwrites the body
+	w.body = d.render(c.systemSize+2*len(w.etag)+len(w.added), inPlace)
 	w.user = len(w.body)
 	return nil
 }
@@ -213,24 +214,6 @@ func (w *write) readCurrent() (feed.Result, error) {
 		return feed.Result{}, err
 	}
 	return feed.Result{ETag: w.old.etag, LSN: w.old.lsn, Body: slices.Clone(e.body)}, nil
-}
-
-// patchBody makes the new body of a patch.
-func (w *write) patchBody() error {
-	e, err := w.tx.group.entry(w.tx.head.c, w.old.addr)
-	if err != nil {
-		return err
-	}
-	body, err := applyPatch(e.body, w.Patch)
-	if err != nil {
-		return err
-	}
-	d, err := readDocument(body, rawjson.Strict(body), w.tx.head.l.paths, true)
-	if err != nil {
-		return err
-	}
-	w.Bare = d.bare
-	return w.renderBody(w.tx.head.c, w.tx.head.l, d, false)
 }
 
 // putVersion writes a version of the document.

@@ -98,8 +98,8 @@ var (
 	// replies with an LSN: of a partition with documents, or of the master partition, which has the rest
 	withLSN = repliesOf("dbs colls docs offers users permissions", readReply, listReply, writeReply, deleteReply)
 	// replies of a primary replica, which knows the quorum. A read of the service may come from any replica.
-	ofPrimary = repliesOf("dbs colls offers users permissions", writeReply, deleteReply) | repliesOf("colls", readReply) |
-		repliesOf("docs", readReply, listReply, writeReply, deleteReply)
+	ofPrimary = repliesOf("dbs colls offers users permissions", writeReply, deleteReply) |
+		repliesOf("colls", readReply) | repliesOf("docs", readReply, listReply, writeReply, deleteReply)
 	ofDocs = repliesOf("docs", readReply, listReply, writeReply, deleteReply)
 	// replies about a container that no partition gives
 	besideDocs = repliesOf("plan own", readReply, listReply, writeReply, deleteReply)
@@ -128,7 +128,8 @@ var replyHeaders = table(
 	},
 	ReplyHeader{
 		Name:   "content-location",
-		Always: repliesOf("dbs colls docs pkranges offers users permissions", readReply, deleteReply), Maybe: goodReply,
+		Always: repliesOf("dbs colls docs pkranges offers users permissions", readReply, deleteReply),
+		Maybe:  goodReply,
 	},
 	ReplyHeader{Name: "content-type", Always: anyReply &^ repliesOf("*", writeReply), Maybe: anyReply},
 	ReplyHeader{Name: "date", Maybe: anyReply, Why: isStandard},

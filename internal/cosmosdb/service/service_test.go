@@ -84,7 +84,8 @@ func TestSystemPropertiesAreFoundBeforeAddedMembers(t *testing.T) {
 		`"in":{"_rid":"mine","_etag":"mine"},"a,\"_attachments":"attachments/"`,
 	} {
 		for _, bare := range []bool{false, true} {
-			s := System{Container: "dbs/d/colls/c/", RID: "r1==", ETag: `"e1"`, Time: -5, Added: []byte(added), Bare: bare}
+			s := System{Container: "dbs/d/colls/c/", RID: "r1==", ETag: `"e1"`, Time: -5, Added: []byte(added)}
+			s.Bare = bare
 			doc := append(s.Append([]byte(`{"id":"1",`)), '}')
 			if len(doc) > len(`{"id":"1",}`)+s.Size() {
 				t.Errorf("%s: larger than %d bytes", doc, s.Size())
