@@ -116,7 +116,7 @@ func TestContainerProperties(t *testing.T) {
 		{
 			"policies that are complete in part",
 			`"partitionKey":{"paths":["/pk"]},"indexingPolicy":{"indexingMode":"Consistent","spatialIndexes":[]},"conflictResolutionPolicy":{"conflictResolutionPath":"/v"}`,
-			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},"indexingPolicy":{"indexingMode":"Consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[]},` +
+			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},"indexingPolicy":{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[]},` +
 				`"conflictResolutionPolicy":{"mode":"LastWriterWins","conflictResolutionPath":"/v","conflictResolutionProcedure":""},"geospatialConfig":{"type":"Geography"}`,
 		},
 		{

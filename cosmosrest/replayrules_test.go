@@ -12,8 +12,6 @@ type replayRule struct{ exchange, difference, why string }
 
 var replayRules = []replayRule{
 	// databases and containers
-	{"PUT /dbs/", "body.indexingPolicy", byPolicies},
-	{"POST /dbs/", "body.indexingPolicy", byPolicies},
 	{"GET /dbs", "body.Databases[", "a list is in the order of the ids here; the service's order has no rule"},
 	{"rest-docs", "has conflictResolutionPolicy", olderBody},
 	{"rest-docs", "has geospatialConfig", olderBody},
@@ -58,7 +56,6 @@ var replayRules = []replayRule{
 // Reasons that several rules have.
 const (
 	byAccount   = "accounts have other names and regions"
-	byPolicies  = "the server keeps an indexing policy as it was written"
 	olderBody   = "containers of 2016 did not have it"
 	noKeyAtAll  = "containers need a partition key here"
 	otherOffers = "the offers belong to containers that the recording does not create here"
