@@ -48,7 +48,6 @@ var replayRules = []replayRule{
 	{"UoEi5w+upwA=/docs", "status 400", "a container without partition key needs no permission to cross partitions"},
 	{"hosted 2026-10-10 POST /dbs/dbimp_it/colls/kv/docs", `"tiny":5e-324`, byNumbers},
 	{"hosted 2026-10-10 POST /dbs/dbimp_it/colls/kv/docs", `"d":0.3333333333333333}`, byNumbers},
-	{"hosted", "'ORDER BY' is not supported in presence of GROUP BY", "the planner of 2026 takes it, older ones do not"},
 	{"hosted", "The response content contains a num", "the recording has the sub-status before the sentence"},
 	{"hosted", "status 200 instead of 429", "the budget of the recording was used up"},
 }

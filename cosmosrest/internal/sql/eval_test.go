@@ -507,7 +507,10 @@ var refusals = []struct{ query, want string }{
 		"SELECT SUM(COUNT(1)) FROM c",
 		"The aggregate function 'COUNT' is allowed in the SELECT clause only, and not in another aggregate.",
 	},
-	{"SELECT c.x FROM c GROUP BY c.x ORDER BY c.x", "'ORDER BY' is not supported in presence of GROUP BY."},
+	{
+		"SELECT c.x FROM c GROUP BY c.x ORDER BY c.y",
+		"Property reference 'c.y' is invalid in the ORDER BY clause because it is not contained in either an aggregate function or the GROUP BY clause.",
+	},
 	{"SELECT TOP 1 * FROM c OFFSET 0 LIMIT 1", "'TOP' and 'OFFSET LIMIT' are not allowed in one query."},
 	{"SELECT * FROM c OFFSET 1", "Syntax error, unexpected end-of-file."},
 	{"SELECT TOP 'a' * FROM c", "Syntax error, incorrect syntax near ''a''."},
