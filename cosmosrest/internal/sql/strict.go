@@ -32,8 +32,8 @@ func (q *Query) Refused() error {
 // several.
 func (q *Query) SortPaths() []SortPath { return q.strict.sort }
 
-// strictnessOf examines a query. ORDER BY, TOP and OFFSET LIMIT are refused in subqueries, and so is ORDER BY of
-// anything but a path into the document.
+// strictnessOf examines a query. ORDER BY, TOP and OFFSET LIMIT are refused in subqueries, and so are ORDER BY of
+// anything but a path into the document, and an index that depends on the document.
 func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 	w := strictWalk{text: text}
 	w.query(stmt)
@@ -87,6 +87,7 @@ func documentAliases(stmt *selectStmt) []string {
 type strictWalk struct {
 	text  string
 	found []*Error
+	names int // names of the document, of sources and of their members so far
 }
 
 // sortPath returns a path into the document in the form of an indexing policy.
@@ -200,9 +201,25 @@ func (w *strictWalk) primary(p *primary) {
 			w.expr(member.Value)
 		}
 	}
+	if p.Name != "" && (len(p.Suffix) == 0 || p.Suffix[0].Call == nil) {
+		w.names++
+	}
 	for _, suffix := range p.Suffix {
+		before := w.names
 		w.expr(suffix.Index)
+		if suffix.Index != nil && w.names > before {
+			w.refuseIndex(suffix.Index)
+		}
 		w.args(suffix.Call)
+	}
+}
+
+// refuseIndex adds an error for an index that is not known before the documents are read, as in c.list[c.n].
+func (w *strictWalk) refuseIndex(index *expr) {
+	if len(w.found) < maxStrays {
+		err := failf(index.Pos.Offset, "The index of an array or object must be a constant.")
+		err.End = index.Pos.Offset + len(strings.TrimRight(w.text[index.Pos.Offset:index.EndPos.Offset], " \t\r\n"))
+		w.found = append(w.found, err)
 	}
 }
 
