@@ -92,6 +92,21 @@ type strictWalk struct {
 
 // sortPath returns a path into the document in the form of an indexing policy.
 func (w *strictWalk) sortPath(e *expr, aliases []string) (string, bool) {
+	steps, ok := w.pathSteps(e, aliases)
+	var path strings.Builder
+	for _, s := range steps {
+		path.WriteByte('/')
+		if s.index >= 0 {
+			path.WriteString("[]")
+		} else {
+			path.WriteString(s.name)
+		}
+	}
+	return path.String(), ok
+}
+
+// pathSteps returns the steps of a path into the document.
+func (w *strictWalk) pathSteps(e *expr, aliases []string) (steps []step, ok bool) {
 	p := e.First.Primary
 	for len(e.Rest) == 0 && len(e.First.Signs) == 0 && p.Group != nil && len(p.Suffix) == 0 &&
 		len(p.Group.list()) == 1 {
@@ -100,23 +115,17 @@ func (w *strictWalk) sortPath(e *expr, aliases []string) (string, bool) {
 	}
 	isPath := len(e.Rest) == 0 && len(e.First.Signs) == 0 && p.Name != "" && len(p.Suffix) > 0
 	if !isPath || aliases != nil && !slices.Contains(aliases, p.Name) {
-		return "", false
+		return nil, false
 	}
 	c := compiler{text: w.text, params: map[string]int{}}
-	var path strings.Builder
 	for _, suffix := range p.Suffix {
-		step, ok := c.constantStep(suffix)
+		s, ok := c.constantStep(suffix)
 		if !ok {
-			return "", false
+			return nil, false
 		}
-		path.WriteByte('/')
-		if step.index >= 0 {
-			path.WriteString("[]")
-		} else {
-			path.WriteString(step.name)
-		}
+		steps = append(steps, s)
 	}
-	return path.String(), true
+	return steps, true
 }
 
 // query visits the subqueries of a query.
