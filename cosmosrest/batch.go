@@ -195,10 +195,14 @@ type outcome struct {
 	after       time.Duration
 }
 
-// outcomeOf returns the outcome of an operation carried out. If the client of a read has the item already, the status
+// outcomeOf returns the outcome of an operation carried out, from the results of its writes. If the client of a read has the item already, the status
 // is 304. As in the service, this holds for an ETag in If-Match too, and does not undo the batch.
-func (s *step) outcomeOf(r feed.Result) outcome {
-	o := outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
+func (s *step) outcomeOf(results []feed.Result) outcome {
+	r := results[len(results)-1]
+	o := outcome{status: statusOf(s.write.Op, r), etag: r.ETag, body: r.Body}
+	for i := range results {
+		o.charge += results[i].Charge
+	}
 	if s.known != "" && wire.Matches(s.known, r.ETag) {
 		o.status, o.charge, o.body = http.StatusNotModified, service.ReadCharge(0), nil
 	}
@@ -221,12 +225,14 @@ func refused(err error) outcome {
 // writeAtomic carries out all operations or none, in a single logical partition. If an operation fails, it has its own
 // status and all others have 424, so the client sees which operation failed.
 func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
-	writes := make([]docstore.Write, len(steps))
+	writes := make([]docstore.Write, 0, len(steps))
+	ends := make([]int, len(steps)) // behind the writes of each operation
 	for i := range steps {
 		if err := steps[i].wrong; err != nil {
 			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
 		}
-		writes[i] = steps[i].write
+		writes = append(writes, replaceWrites(steps[i].write)...)
+		ends[i] = len(writes)
 	}
 	key, err := c.in.Key()
 	if err != nil {
@@ -256,10 +262,17 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 			c.out.SetSession(done.Partition.ID, done.Newest)
 			return nil, err
 		}
-		outcomes = outcomesOfRefused(len(steps), one.Index, refused(err))
-	}
-	for i, r := range done.Results {
-		outcomes[i] = steps[i].outcomeOf(r)
+		failed, among := slices.BinarySearch(ends, one.Index)
+		if among { // the write is the first of the next operation
+			failed++
+		}
+		outcomes = outcomesOfRefused(len(steps), failed, refused(err))
+	} else {
+		first := 0
+		for i, end := range ends {
+			outcomes[i] = steps[i].outcomeOf(done.Results[first:end])
+			first = end
+		}
 	}
 	if over := firstBeyond(outcomes, wire.MaxPage); over >= 0 && onlyReads(steps) {
 		spent := total(outcomes)

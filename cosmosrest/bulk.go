@@ -187,12 +187,12 @@ func (b *bulk) runOperation(ctx context.Context, i int) {
 		return
 	}
 	s, p := &b.steps[i], b.places[i]
-	done, err := p.Commit(ctx, []docstore.Write{s.write})
+	done, err := p.Commit(ctx, replaceWrites(s.write))
 	if err != nil {
 		b.outcomes[i] = refused(err)
 		return
 	}
-	b.outcomes[i] = b.cutToFit(s.outcomeOf(done.Results[0]), s.write.Op)
+	b.outcomes[i] = b.cutToFit(s.outcomeOf(done.Results), s.write.Op)
 }
 
 // cutToFit cuts an outcome to the room left in the answer, which is at most as large as a page. If there is no room,

@@ -186,8 +186,28 @@ func replyContainer(c *call, status int, cont *docstore.Container) error {
 		}
 	}
 	v, body := containerJSON(cont)
+	if c.in.Flag(wire.HeaderPartitionStats) {
+		body = addStatistics(body, cont)
+	}
 	c.setOwner(cont)
 	return c.replyResource(status, v, body)
+}
+
+// partitionStatistics are the figures of a partition. The service adds sizes, and the keys with more than 1 GB.
+type partitionStatistics struct {
+	ID        string     `json:"id"`
+	Documents int64      `json:"documentCount"`
+	Keys      []struct{} `json:"partitionKeys"`
+}
+
+// addStatistics adds the figures of the partitions to the JSON of a container.
+func addStatistics(body []byte, cont *docstore.Container) []byte {
+	var all []partitionStatistics
+	for _, part := range cont.Stats().Partitions {
+		all = append(all, partitionStatistics{part.ID, part.Documents, []struct{}{}})
+	}
+	body = append(body[:len(body)-len("}")], `,"statistics":`...)
+	return append(append(body, wire.Encode(all)...), '}')
 }
 
 // containersOf returns the number of containers in a database.

@@ -50,12 +50,39 @@ func TestContainerLives(t *testing.T) {
 	}
 	w.do(t, "POST", "/dbs/db/colls", nil, `{"id":"c","partitionKey":{"paths":["/pk"]}}`).refused(t, http.StatusConflict,
 		"0", "Conflict")
+	if p["statistics"] != nil {
+		t.Errorf("statistics that nobody asked for: %v", p["statistics"])
+	}
 	w.do(t, "DELETE", "/dbs/db/colls/c", map[string]string{"If-Match": `"other"`}, "").refused(t,
 		http.StatusPreconditionFailed, "0", "PreconditionFailed")
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").want(t, http.StatusNoContent)
 	w.do(t, "GET", "/dbs/db/colls/c", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "GET", "/dbs/db/colls/c/docs", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
+}
+
+func TestAContainerTellsTheStatisticsOfItsPartitions(t *testing.T) {
+	w, cont := newRanges(t, Options{})
+	parts, err := cont.Partitions(t.Context())
+	if err != nil || len(parts) < 2 {
+		t.Fatalf("%d partitions, %v: want several", len(parts), err)
+	}
+	asked := map[string]string{"x-ms-documentdb-populatepartitionstatistics": "True"}
+	all := w.do(t, "GET", "/dbs/db/colls/c", asked, "").want(t, http.StatusOK).list(t, "statistics")
+	if len(all) != len(parts) {
+		t.Fatalf("statistics %v, want those of %d partitions", all, len(parts))
+	}
+	for i, part := range parts {
+		n := 0
+		for _, err := range cont.Items(t.Context(), part.Range, "") {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all[i]["id"] != part.ID || all[i]["documentCount"] != float64(n) {
+			t.Errorf("statistics %v, want %d documents in partition %s", all[i], n, part.ID)
+		}
+	}
 }
 
 func TestContainersOfADatabase(t *testing.T) {
@@ -209,7 +236,7 @@ func TestContainerRefusals(t *testing.T) {
 		{``, "partitionKey is missing"},
 		{`"partitionKey":5`, "partitionKey is 5"},
 		{`"partitionKey":{}`, "partitionKey.paths has 0 paths"},
-		{`"partitionKey":{"paths":["/a","/b","/c","/d"]}`, "partitionKey.paths has 4 paths"},
+		{`"partitionKey":{"paths":["/a","/b","/c","/d"]}`, "Too many partition key paths"},
 		{`"partitionKey":{"paths":["a"]}`, "partition key path"},
 		{`"partitionKey":{"paths":["/a"],"kind":"Range"}`, `partitionKey.kind is \"Range\"`},
 		{`"partitionKey":{"paths":["/a","/b"],"kind":"Hash"}`, "partitionKey.kind is Hash with 2 paths"},

@@ -114,15 +114,21 @@ func replaceItem(c *call) error {
 		Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()},
 		Owned: true, Checked: checked,
 	}
-	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
-		// Another id renames the item. In the feed, a rename is a delete and a create.
-		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
-		return c.writeItems(p.logical, docstore.Write{Write: feed.Write{
-			Op: feed.WriteDelete, ID: p.id,
-			IfMatch: c.in.IfMatch(),
-		}}, w)
+	return c.writeItems(p.logical, replaceWrites(w)...)
+}
+
+// replaceWrites returns the writes that carry out w. A replace by a body with another id renames the item. In the feed,
+// a rename is a delete and a create.
+func replaceWrites(w docstore.Write) []docstore.Write {
+	if w.Op != feed.WriteReplace {
+		return []docstore.Write{w}
 	}
-	return c.writeItems(p.logical, w)
+	if id := rawjson.Unquote(rawjson.Lookup(w.Body, "id")); len(id) == 0 || string(id) == w.ID {
+		return []docstore.Write{w}
+	}
+	remove := docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: w.ID, IfMatch: w.IfMatch}}
+	w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
+	return []docstore.Write{remove, w}
 }
 
 // writeItems carries out writes as a single transaction and answers with the last. A refused write is charged too,
@@ -174,7 +180,7 @@ func statusOf(op feed.WriteOp, r feed.Result) int {
 	switch {
 	case op == feed.WriteDelete:
 		return http.StatusNoContent
-	case r.Created:
+	case r.Created && op != feed.WriteReplace: // a rename creates an item, but is a replace
 		return http.StatusCreated
 	}
 	return http.StatusOK

@@ -34,6 +34,7 @@ const (
 	HeaderIsQuery        = "X-Ms-Documentdb-Isquery"
 	HeaderKey            = "X-Ms-Documentdb-Partitionkey"
 	HeaderMaxItems       = "X-Ms-Max-Item-Count"
+	HeaderPartitionStats = "X-Ms-Documentdb-Populatepartitionstatistics"
 	HeaderPending        = "X-Changefeed-Count-Pending" // ours: asks for a count instead of a page
 	HeaderPolling        = "X-Ms-Cosmos-Max-Polling-Interval"
 	HeaderPostTrigger    = "X-Ms-Documentdb-Post-Trigger-Include"
