@@ -195,14 +195,10 @@ type outcome struct {
 	after       time.Duration
 }
 
-// outcomeOf returns the outcome of an operation carried out, from the results of its writes. If the client of a read has the item already, the status
+// outcomeOf returns the outcome of an operation carried out. If the client of a read has the item already, the status
 // is 304. As in the service, this holds for an ETag in If-Match too, and does not undo the batch.
-func (s *step) outcomeOf(results []feed.Result) outcome {
-	r := results[len(results)-1]
-	o := outcome{status: statusOf(s.write.Op, r), etag: r.ETag, body: r.Body}
-	for i := range results {
-		o.charge += results[i].Charge
-	}
+func (s *step) outcomeOf(r feed.Result) outcome {
+	o := outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 	if s.known != "" && wire.Matches(s.known, r.ETag) {
 		o.status, o.charge, o.body = http.StatusNotModified, service.ReadCharge(0), nil
 	}
@@ -225,14 +221,9 @@ func refused(err error) outcome {
 // writeAtomic carries out all operations or none, in a single logical partition. If an operation fails, it has its own
 // status and all others have 424, so the client sees which operation failed.
 func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
-	writes := make([]docstore.Write, 0, len(steps))
-	ends := make([]int, len(steps)) // behind the writes of each operation
-	for i := range steps {
-		if err := steps[i].wrong; err != nil {
-			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
-		}
-		writes = append(writes, replaceWrites(steps[i].write)...)
-		ends[i] = len(writes)
+	writes, stepOf, err := writesOf(steps)
+	if err != nil {
+		return nil, err
 	}
 	key, err := c.in.Key()
 	if err != nil {
@@ -262,17 +253,13 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 			c.out.SetSession(done.Partition.ID, done.Newest)
 			return nil, err
 		}
-		failed, among := slices.BinarySearch(ends, one.Index)
-		if among { // the write is the first of the next operation
-			failed++
-		}
-		outcomes = outcomesOfRefused(len(steps), failed, refused(err))
-	} else {
-		first := 0
-		for i, end := range ends {
-			outcomes[i] = steps[i].outcomeOf(done.Results[first:end])
-			first = end
-		}
+		outcomes = outcomesOfRefused(len(steps), stepOf[one.Index], refused(err))
+	}
+	for i, r := range done.Results {
+		at := stepOf[i]
+		spent := outcomes[at].charge // of the first write of a rename
+		outcomes[at] = steps[at].outcomeOf(r)
+		outcomes[at].charge += spent
 	}
 	if over := firstBeyond(outcomes, wire.MaxPage); over >= 0 && onlyReads(steps) {
 		spent := total(outcomes)
@@ -292,6 +279,22 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		}
 	}
 	return outcomes, nil
+}
+
+// writesOf returns the writes of an atomic batch, and the step of each write: a rename has two writes.
+func writesOf(steps []step) (writes []docstore.Write, stepOf []int, err error) {
+	writes, stepOf = make([]docstore.Write, 0, len(steps)), make([]int, 0, len(steps))
+	for i := range steps {
+		if err := steps[i].wrong; err != nil {
+			return nil, nil, wire.BadRequest("operation %d of the batch: %v", i, err)
+		}
+		w := steps[i].write
+		if old, renames := splitRename(&w); renames {
+			writes, stepOf = append(writes, old), append(stepOf, i)
+		}
+		writes, stepOf = append(writes, w), append(stepOf, i)
+	}
+	return writes, stepOf, nil
 }
 
 // outcomesOfRefused returns the outcomes of a batch refused because of one of its operations.

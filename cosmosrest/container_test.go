@@ -61,31 +61,6 @@ func TestContainerLives(t *testing.T) {
 	w.do(t, "GET", "/dbs/db/colls/c/docs", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 }
 
-func TestAContainerTellsTheStatisticsOfItsPartitions(t *testing.T) {
-	w, cont := newRanges(t, Options{})
-	parts, err := cont.Partitions(t.Context())
-	if err != nil || len(parts) < 2 {
-		t.Fatalf("%d partitions, %v: want several", len(parts), err)
-	}
-	asked := map[string]string{"x-ms-documentdb-populatepartitionstatistics": "True"}
-	all, _ := w.do(t, "GET", "/dbs/db/colls/c", asked, "").want(t, http.StatusOK).object(t)["statistics"].([]any)
-	if len(all) != len(parts) {
-		t.Fatalf("statistics %v, want those of %d partitions", all, len(parts))
-	}
-	for i, part := range parts {
-		n := 0
-		for _, err := range cont.Items(t.Context(), part.Range, "") {
-			if n++; err != nil {
-				t.Fatal(err)
-			}
-		}
-		want := map[string]any{"id": part.ID, "documentCount": float64(n), "partitionKeys": []any{}}
-		if !reflect.DeepEqual(all[i], any(want)) {
-			t.Errorf("statistics %v, want %v", all[i], want)
-		}
-	}
-}
-
 func TestContainersOfADatabase(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.create(t, "db", `{"id":"a","partitionKey":{"paths":["/pk"]}}`, nil)
@@ -144,7 +119,7 @@ func TestContainerProperties(t *testing.T) {
 		{
 			"policies that are complete in part",
 			`"partitionKey":{"paths":["/pk"]},"indexingPolicy":{"indexingMode":"Consistent","spatialIndexes":[]},"conflictResolutionPolicy":{"conflictResolutionPath":"/v"}`,
-			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},"indexingPolicy":{"indexingMode":"Consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[]},` +
+			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},"indexingPolicy":{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[]},` +
 				`"conflictResolutionPolicy":{"mode":"LastWriterWins","conflictResolutionPath":"/v","conflictResolutionProcedure":""},"geospatialConfig":{"type":"Geography"}`,
 		},
 		{

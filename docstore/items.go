@@ -108,25 +108,20 @@ func (db *DB) Stats() Stats {
 		s.DiskBytes, s.BufferSize, s.CacheBytes = db.eng.Usage()
 	}
 	for _, c := range db.Containers() {
-		s.Containers = append(s.Containers, c.Stats())
+		cs := ContainerStats{ID: c.ID(), Head: c.Head(), Documents: c.Count()}
+		if cs.Head > 0 {
+			cs.Time = time.UnixMilli(c.newestTime.Load()).UTC()
+		}
+		l := c.layout.Load()
+		for _, part := range l.parts {
+			cs.Partitions = append(cs.Partitions, PartitionStats{
+				ID: part.id(), Range: part.rng, Documents: part.docs.Load(), Newest: part.newest.Load(),
+				Logs: len(l.logsOf(part)),
+			})
+		}
+		s.Containers = append(s.Containers, cs)
 	}
 	return s
-}
-
-// Stats returns the container's present figures.
-func (c *Container) Stats() ContainerStats {
-	cs := ContainerStats{ID: c.ID(), Head: c.Head(), Documents: c.Count()}
-	if cs.Head > 0 {
-		cs.Time = time.UnixMilli(c.newestTime.Load()).UTC()
-	}
-	l := c.layout.Load()
-	for _, part := range l.parts {
-		cs.Partitions = append(cs.Partitions, PartitionStats{
-			ID: part.id(), Range: part.rng, Documents: part.docs.Load(), Newest: part.newest.Load(),
-			Logs: len(l.logsOf(part)),
-		})
-	}
-	return cs
 }
 
 // CheckRoom returns [ErrDiskFull], as a write would, if the disk has less free space than the store wants for writes.

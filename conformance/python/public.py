@@ -26,9 +26,9 @@ import run
 
 HERE = pathlib.Path(__file__).resolve().parent
 SDK = "azure-cosmos==4.17.1"
-FILES_AT_ONCE = 4
-TEST_LIMIT = 120  # seconds, of one test
-STUCK_LIMIT = 150  # seconds without an outcome: an asynchronous test often hangs for ever when its time is over
+FILES_AT_ONCE = 6
+TEST_LIMIT = 240  # seconds, of one test
+STUCK_LIMIT = 270  # seconds without an outcome: an asynchronous test often hangs for ever when its time is over
 RUN_LIMIT = 3600  # seconds, of all
 # What the SDK calls an account with several regions, or with a feature that needs them.
 SKIPPED_MARKS = (
