@@ -105,11 +105,13 @@ def watch(process, log, end):
 
 
 def read(log):
-    """read returns the rows of a log. A process that was killed may have written a part of the last."""
+    """read returns the rows of a log, and cuts off what a killed process has written of another."""
     if not log.exists():
         return []
-    lines = log.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    whole, newline, part = log.read_text(encoding="utf-8").rpartition("\n")
+    if part:
+        log.write_text(whole + newline, encoding="utf-8")
+    return [json.loads(line) for line in whole.split("\n") if line]
 
 
 def outcomes(name, rows):
