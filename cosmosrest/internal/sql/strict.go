@@ -59,9 +59,12 @@ func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 	return s
 }
 
+// sortingFunctions are the functions that ORDER BY takes, in lower case. The last two are in plans of hybrid searches.
+var sortingFunctions = []string{"vectordistance", "_fulltextscore", "_vectorscore"}
+
 // isRanked reports whether rows are sorted by a function that ORDER BY takes.
 func isRanked(e *expr) bool {
-	return len(e.Rest) == 0 && strings.EqualFold(e.First.Primary.Name, "VectorDistance")
+	return len(e.Rest) == 0 && slices.Contains(sortingFunctions, strings.ToLower(e.First.Primary.Name))
 }
 
 // documentAliases returns the names of the document in a query; nil means any name, because FROM is a subquery.

@@ -59,6 +59,9 @@ func TestWhatAStrictServerServes(t *testing.T) {
 		"SELECT * FROM c ORDER BY VectorDistance(c.v, [1])", "SELECT VALUE d FROM (SELECT DISTINCT VALUE c.n FROM c) AS d",
 		"SELECT VALUE r FROM (SELECT VALUE c FROM c) AS r ORDER BY r.n",
 		"SELECT c.l[0], c.l[ABS(-1)], c[CONCAT('a', 'b')], [1, 2][1], c[@p] FROM c",
+		// These are in the plans of hybrid searches.
+		`SELECT * FROM c ORDER BY _FullTextScore(c.t, ["a"], 2, 9, [1]) DESC`,
+		"SELECT * FROM c ORDER BY _VectorScore(c.v, [1])",
 	} {
 		if _, err := Parse(query); err != nil && !isNewer(err) {
 			t.Errorf("%s: %v", query, err)
