@@ -439,7 +439,7 @@ func TestATokenOfTheServiceBeginsAnew(t *testing.T) {
 			t.Errorf("%s: %d documents, want 3", method, n)
 		}
 	}
-	for _, wrong := range []string{"-RID:", "-RID:~a#", "-RID:~a#RT", "RID:~a0NPAOszCpOChB4AAAAAAA==#RT:1", token + "#"} {
+	for _, wrong := range []string{"-RID:", "-RID:~a#", "-RID:~a#RT", token[1:], token + "#"} {
 		w.ask(t, across("x-ms-continuation", wrong), "SELECT * FROM c").refused(t, http.StatusBadRequest, "0",
 			"BadRequest")
 	}

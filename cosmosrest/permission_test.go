@@ -56,7 +56,8 @@ func TestAPermissionForAResourceIDThatNothingHas(t *testing.T) {
 		t.Errorf("resource %v, want %s", read["resource"], unknown)
 	}
 	w.do(t, "POST", "/dbs/db/users/u/permissions", nil,
-		`{"id":"two","permissionMode":"Read","resource":"`+unknown+`"}`).refused(t, http.StatusConflict, "0", "Conflict")
+		`{"id":"two","permissionMode":"Read","resource":"`+unknown+`"}`).
+		refused(t, http.StatusConflict, "0", "Conflict")
 	for _, path := range []string{docs + "/1", "/" + c.Self(), "/" + unknown + "/docs/1"} {
 		if got := w.do(t, "GET", path, token(`["p"]`), ""); got.status != http.StatusForbidden &&
 			got.status != http.StatusNotFound {

@@ -143,7 +143,8 @@ func parseID(raw []byte) (string, error) {
 	}
 	id := rawjson.Text(raw)
 	if id == "" || len(id) > maxID {
-		return "", fmt.Errorf("%w: id is %s, of %d bytes: want 1 to %d bytes", ErrIDLength, pkey.Show(raw), len(id), maxID)
+		return "", fmt.Errorf("%w: id is %s, of %d bytes: want 1 to %d bytes", ErrIDLength, pkey.Show(raw), len(id),
+			maxID)
 	}
 	return id, nil
 }
