@@ -46,12 +46,13 @@ func (o *functionsOptions) command() *cobra.Command {
 		Use:     "functions DIR [flags]",
 		GroupID: groupFeed,
 		Short:   "Run the Cosmos DB triggers of an Azure Functions app",
-		Long: `DIR is an Azure Functions app with a custom handler: it has host.json, and a directory with function.json for each
-function. Each function with a cosmosDBTrigger runs as a processor, on the leases that it has in Azure, and all share one
-program, the custom handler. Settings of the app are environment variables, as in Azure; local.settings.json adds to them.
-Each setting is obeyed or refused. docs/functions.md has the list, and the differences.
+		Long: `DIR is an Azure Functions app with a custom handler: DIR has host.json, and a directory with
+function.json for each function. Each function with a cosmosDBTrigger runs as a processor, on the leases that the
+function has in Azure, and all share a single program, the custom handler. Settings of the app are environment
+variables, as in Azure; local.settings.json adds to them. Each setting is obeyed or refused. docs/functions.md has the
+list, and the differences.
 
-Functions with other triggers do not run. If a batch fails, it comes again; with --dead-letters, a change that has failed
+Functions with other triggers do not run. A failed batch comes again; with --dead-letters, a change that has failed
 maxRetryCount + 1 times (or --max-attempts) is parked. A single function that cannot run ends all.`,
 		Example: `  changefeed functions . --check
   changefeed functions /srv/app --function Copies \
@@ -61,7 +62,7 @@ maxRetryCount + 1 times (or --max-attempts) is parked. A single function that ca
 	f := cmd.Flags()
 	o.registerShared(cmd)
 	f.StringArrayVar(&o.only, "function", nil, "`name` of a function to run; may be repeated (default all)")
-	f.BoolVar(&o.check, "check", false, "show what would run, and run nothing")
+	f.BoolVar(&o.check, "check", false, "show the plan, and run nothing")
 	f.DurationVar(&o.grace, "grace", function.DefaultGrace, "SIGTERM to SIGKILL; less than --drain")
 	return cmd
 }

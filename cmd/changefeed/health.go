@@ -26,9 +26,9 @@ func healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "health URL",
 		GroupID: groupTools,
-		Short:   "Ask a process with --ui whether it is healthy",
-		Long: `URL is the address of the dashboard. The exit code is 0 if /healthz answers 200; otherwise the error says what is
-wrong. If URL has a path, such as /readyz, that is asked.`,
+		Short:   "Check the health of a process with --ui",
+		Long: `URL is the address of the dashboard. The exit code is 0 if /healthz answers 200; otherwise the error has
+the reasons. If URL has a path, such as /readyz, that is asked.`,
 		Example: `  changefeed health http://127.0.0.1:8090
   changefeed health http://127.0.0.1:8090/readyz`,
 		RunE: func(cmd *cobra.Command, args []string) error { return askHealth(cmd.Context(), args[0]) },

@@ -48,11 +48,12 @@ func (o *relayOptions) command() *cobra.Command {
 		Use:     "relay --source ADDRESS --name NAME --to BROKER [flags]",
 		GroupID: groupFeed,
 		Short:   "Publish the events of a transactional outbox to a message broker",
-		Long: `An event is a document of one type, written in one batch with the documents that it is about. Events of one
-partition key are published in order, each at least once and always with the same id.
+		Long: `An event is a document of the outbox's type, written in the same batch as the documents of your objects.
+Events of a partition key are published in order, each at least once and always with the same id.
 
-See changefeed help brokers for the forms of --to, and docs/outbox.md. Malformed events, and what the broker can never take, are parked in --dead-letters. While the broker is down,
-nothing is parked except events failing for --max-age.`,
+See changefeed help brokers for the forms of --to, and docs/outbox.md. Malformed events, and events that the broker can
+never take, are parked in --dead-letters. While the broker is down, nothing is parked except events failing for
+--max-age.`,
 		Example: `  changefeed relay --source http://127.0.0.1:8081/shop/contacts --name rel \
     --create-leases --to embedded:nats
   changefeed relay --source cosmos:shop/contacts --name hook --hold \

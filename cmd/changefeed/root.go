@@ -71,7 +71,8 @@ func rootCommand(began *bool) *cobra.Command {
 		Use:   "changefeed",
 		Short: "The change feed processor for Azure Cosmos DB, and the store to try it on",
 		Long: `A store is a directory that one process at a time has open. It holds containers of JSON documents, and each
-container has a change feed. Served, it is what an account of Azure Cosmos DB is to any number of processes.`,
+container has a change feed. Under changefeed serve, any number of processes use a store like an account of Azure Cosmos
+DB.`,
 		Example: `  changefeed import r.ndjson --db data --container restaurants --pk /outcode
   changefeed tail --db data --container restaurants --once --last 3
   changefeed serve --db data --http

@@ -56,14 +56,14 @@ func (o *runOptions) command() *cobra.Command {
 		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND|URL [ARG...]",
 		GroupID: groupFeed,
 		Short:   "Run a program for each batch of changes",
-		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
-them. If the program exits with 0, the batch is done; otherwise it comes again after a pause. A program
-must be idempotent: after a crash the last two batches may come again. CHANGEFEED_LEASE, _RANGE, _INSTANCE and
-_ATTEMPT (1 at first) are in its environment. With --long-lived, one program
-handles all batches (docs/program.md). A URL gets a POST (docs/webhook.md).
+		Long: `The program is started for each batch. The program reads the changes from standard input, a line each, as
+tail prints them. If the program exits with 0, the batch is done; otherwise the batch comes again after a pause. A
+program must be idempotent: after a crash the last two batches may come again. CHANGEFEED_LEASE, _RANGE, _INSTANCE and
+_ATTEMPT (1 at first) are environment variables. With --long-lived, a single program handles all batches
+(docs/program.md). A URL gets a POST (docs/webhook.md).
 
-All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C waits
---drain for batches in hand; a second one ends at once.`,
+All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C waits --drain for
+batches in hand; a second signal ends at once.`,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer \
     --create-leases -- ./mail.sh
   changefeed run --source docstore:data#orders --name count --create-leases \
@@ -98,7 +98,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.unitOptions.register(cmd, 1,
 		"batches of a lease at once, by key")
-	f.Lookup("variant").Usage = "`name` and version of COMMAND (default by its file)"
+	f.Lookup("variant").Usage = "`name` and version of COMMAND (default by the file)"
 	f.Lookup("from").Usage = "where a new unit begins; also how long ago, as 15m (default beginning; now with --mode all)"
 	f.Var(&o.mode, "mode", "latest version, or all and deletes")
 	metaFlag(cmd, &o.form)
@@ -106,7 +106,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace,
 		"SIGTERM to SIGKILL; less than --drain")
 	f.IntVar(&o.jobs, "jobs", 0, "programs at once, of all leases; 0 is no limit")
-	f.BoolVar(&o.longLived, "long-lived", false, "one program for all batches, by a contract")
+	f.BoolVar(&o.longLived, "long-lived", false, "a single program for all batches, by a contract")
 	o.post = choice{string(webhook.FormArray), []string{
 		string(webhook.FormArray), string(webhook.FormLines), string(webhook.FormCloudEvents),
 	}}

@@ -87,7 +87,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f.StringVar(&o.Source, "source", "", "`address` of the monitored container")
 	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container (default leases)")
 	f.StringVar(&o.Name, "name", "", "`name` of the unit")
-	f.StringVar(&o.Options.Variant, "variant", "", "`name` of the handler and its version, which instances compare")
+	f.StringVar(&o.Options.Variant, "variant", "", "`name` and version of the handler, which instances compare")
 	f.Var(&o.from, "from", "where a new unit begins; also how long ago, as 15m (default beginning)")
 	f.IntVar(&o.Options.MaxItems, "batch-size", 0, "changes in a batch, at most; 0 is a whole page")
 	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "least number of leases of the unit")
