@@ -133,7 +133,7 @@ const (
 func globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
-	flags.CountP(verboseFlag, "v", "log the account, the key's origin and the leases; -vv also batches")
+	flags.CountP(verboseFlag, "v", "log the account, the key's origin, leases; -vv batches")
 	flags.String(contextFlag, "",
 		"`name` of the context whose account or store is used (default $"+contexts.ContextVariable+")")
 	_ = root.RegisterFlagCompletionFunc(contextFlag, completeContexts) // fails only for an unknown flag
