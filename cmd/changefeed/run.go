@@ -56,13 +56,13 @@ func (o *runOptions) command() *cobra.Command {
 		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND|URL [ARG...]",
 		GroupID: groupFeed,
 		Short:   "Run a program for each batch of changes",
-		Long: `The program is started for each batch, and reads the changes from standard input, a line each, as tail
-prints them. Exit code 0 means that the batch is done; otherwise the batch comes again after a pause, and after a crash
-the last two batches, so the program must be idempotent. CHANGEFEED_LEASE, _RANGE, _INSTANCE and _ATTEMPT are set. With
---long-lived, a program handles all batches (docs/program.md). A URL gets a POST (docs/webhook.md).
+		Long: `The program is started for each batch, and reads the changes as lines from standard input, as tail prints
+them. Exit code 0 means that the batch is done; otherwise the batch comes again after a pause. The program must be
+idempotent: after a crash the last two batches come again. CHANGEFEED_LEASE, _RANGE, _INSTANCE and _ATTEMPT are set.
+With --long-lived, a program handles all batches (docs/program.md). A URL gets a POST (docs/webhook.md).
 
 All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C waits --drain for
-batches in hand; a second signal ends at once.`,
+batches in hand; a second ends at once.`,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer \
     --create-leases -- ./mail.sh
   changefeed run --source docstore:data#orders --name count --create-leases \
