@@ -20,8 +20,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// The command backup. A copy counts as a backup only after it was opened and checked, because on the day of need,
-// there may be nothing left to compare the copy with.
+// The command backup. A copy counts as a backup only after an opening and a check, because on the day of need, there
+// may be nothing left to compare the copy with.
 
 // backupOptions are the flags of backup.
 type backupOptions struct {

@@ -111,7 +111,7 @@ ID; on a loopback address the emulator's well-known key is used. $COSMOS_KEY is 
 
 // add adds the context.
 func (o *addOptions) add(cmd *cobra.Command) error {
-	// Without its key, as of a variable that is not set, the context would be another one than its user wants.
+	// Without the key, as from a variable that is not set, the context would differ from the user's intention.
 	for _, name := range []string{"key-env", "key-file", "key-command", "account-key"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return usage.Flag(name, "empty", "a value, or leave --"+name+" out")

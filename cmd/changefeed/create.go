@@ -41,7 +41,7 @@ func (c *containerFlags) register(cmd *cobra.Command) {
 		"how long a new container keeps all versions and deletes")
 }
 
-// check refuses what no container can have.
+// check refuses impossible settings of a container.
 func (c *containerFlags) check() error {
 	for _, path := range c.pk {
 		if !strings.HasPrefix(path, "/") {

@@ -77,8 +77,8 @@ func (o *letterOptions) leasesFlag(cmd *cobra.Command) {
 		"`address` of the lease container, which knows a unit without letters (default leases, beside the letters)")
 }
 
-// parse reads the arguments: a file, or the address of a container, and ids. Where flags name the container all of them
-// are ids, also one that looks like an address.
+// parse reads the arguments: a file, or the address of a container, and ids. If flags name the container, all arguments
+// are ids, also an argument that looks like an address.
 func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Place, err error) {
 	o.query.Key = o.key.Value
 	if strings.TrimSpace(o.query.Name) == "" {

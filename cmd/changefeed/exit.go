@@ -80,7 +80,7 @@ var printing = []string{
 	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed validate", "changefeed version",
 }
 
-// isUnread reports whether a command that only prints has ended because its output has no reader any more. A connection
+// isUnread reports whether a command that only prints has ended because nobody reads the output any more. A connection
 // to an account may break with the same error.
 func isUnread(cmd *cobra.Command, err error) bool {
 	_, network := errors.AsType[*net.OpError](err)

@@ -156,8 +156,8 @@ func (o *exportOptions) showProgress(what string, total int64, chosen unload.Opt
 	}, f)
 }
 
-// unfinished says what remains undone after an error, and how to go on. kept is the number of documents of a file that
-// do not come again: of other documents, what is in the file may be cut.
+// unfinished describes the rest of the work after an error, and how to go on. kept is the number of documents of a file
+// that do not come again: other documents in the file may be cut.
 func (o *exportOptions) unfinished(ctx context.Context, chosen unload.Options, kept int64, err error) error {
 	goesOn := fmt.Sprintf("%s are safe in %s, and the same command goes on after them", terminal.Count(kept, "document"),
 		o.to)

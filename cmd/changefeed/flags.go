@@ -152,7 +152,7 @@ func chooseContext(cmd *cobra.Command, f *place.Settings) error {
 	if missing, ok := errors.AsType[usage.Missing](err); ok {
 		return missing
 	}
-	return nil // the command says what is wrong with the file if it needs the context
+	return nil // the command reports a damaged file if it needs the context
 }
 
 // choiceOf returns the choice of --context and the environment.

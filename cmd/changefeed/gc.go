@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 )
 
-// The command leases gc: what nobody needs among the leases of a unit. Package admin does the work within a unit;
-// cmd/changefeed/internal/unit finds what units of containers have left that do not exist any more.
+// The command leases gc removes leases and records that nobody needs. Package admin does the work within a unit;
+// cmd/changefeed/internal/unit finds the leftovers of units whose containers do not exist any more.
 
 // leasesGCCommand is the command leases gc.
 func leasesGCCommand() *cobra.Command {
@@ -44,7 +44,7 @@ the command lists the removals, and asks; elsewhere --yes is required, or --dry-
 	return cmd
 }
 
-// collect lists what can be removed, asks, and removes it.
+// collect lists the surplus records, asks, and removes them.
 func (o *steerOptions) collect(cmd *cobra.Command, args []string) error {
 	at, err := o.containerAddress(cmd, args)
 	if err != nil {
@@ -78,7 +78,7 @@ func (o *steerOptions) collect(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// findGarbage finds what can be removed.
+// findGarbage finds the surplus records.
 func (o *steerOptions) findGarbage(ctx context.Context, opener *place.Opener, at place.Address) (g unit.Garbage,
 	err error,
 ) {

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/changefeed/dashboard"
 )
 
-// healthTime is how long a process may take to say how it is.
+// healthTime is how long a process may take for the answer about its health.
 const healthTime = 5 * time.Second
 
 // healthCommand is the command health, for the health check of a container image, in which there is no other program
@@ -65,7 +65,7 @@ func askHealth(ctx context.Context, at string) error {
 	return errors.New(strings.Join(reasonsOf(&h), "; "))
 }
 
-// reasonsOf lists what is wrong, and what is not ready.
+// reasonsOf lists the problems, and the reasons for not being ready.
 func reasonsOf(h *dashboard.Health) (all []string) {
 	if h.Waiting != nil {
 		all = append(all, *h.Waiting)

@@ -37,7 +37,7 @@ func writeHelp(cmd *cobra.Command, _ []string) {
 	_, _ = io.WriteString(cmd.OutOrStdout(), pageOf(cmd).Text()) // if this fails, there is no reader
 }
 
-// pageOf returns what a command says about itself.
+// pageOf returns the help page of a command.
 func pageOf(cmd *cobra.Command) manual.Page {
 	p := manual.Page{
 		Name: cmd.CommandPath(), Summary: cmd.Short + ".", Examples: strings.Trim(cmd.Example, "\n"), About: cmd.Long,
@@ -68,8 +68,8 @@ func pageOf(cmd *cobra.Command) manual.Page {
 	return p
 }
 
-// usageOf returns the forms of a command. A command with commands below it is followed by one of them, unless its
-// arguments say that it does something by itself.
+// usageOf returns the forms of a command. A command with subcommands is followed by a subcommand, unless the arguments
+// show that the command does something by itself.
 func usageOf(cmd *cobra.Command) string {
 	if !cmd.HasAvailableSubCommands() {
 		return cmd.UseLine()
@@ -120,7 +120,7 @@ func namesBelow(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// helpOfParent is the work of a command that only has commands below it.
+// helpOfParent is the work of a command that only has subcommands.
 func helpOfParent(cmd *cobra.Command, args []string) error {
 	if err := unknown(cmd, args); err != nil {
 		return err

@@ -76,7 +76,7 @@ func (o *hostOptions) runUnits(cmd *cobra.Command, h *hosting, hangups <-chan os
 	if err := h.checkUnits(cmd.Context(), units); err != nil {
 		return err
 	}
-	// Without a reader, a program would end at its first write, and its batch would be redelivered for ever.
+	// Without a reader, a program would end at the first write, and the batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	log := slog.New(logHandler(cmd, o.report, slog.LevelWarn))

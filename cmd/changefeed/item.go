@@ -22,7 +22,7 @@ import (
 
 // The commands get, put and delete. cmd/changefeed/internal/items reads and writes the documents.
 
-// keyHelp is the end of the help of commands about one document.
+// keyHelp is the end of the help of commands about a document.
 const keyHelp = `
 
 --key is the document's partition key. You need no --key if the partition key path is /id.`
@@ -40,7 +40,7 @@ func (o *itemOptions) register(cmd *cobra.Command) {
 	cmd.Flags().Var(&o.key, "key", `partition key: text such as London, or JSON such as [5] or ["a","b"]`)
 }
 
-// withTarget splits the arguments into the address and one more, opens the container, and runs f.
+// withTarget splits the arguments into the address and another argument, opens the container, and runs f.
 func (p *placeFlags) withTarget(cmd *cobra.Command, args []string, name string,
 	f func(t *items.Target, argument string) error,
 ) error {

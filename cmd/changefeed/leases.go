@@ -125,7 +125,7 @@ func (o *leasesOptions) show(cmd *cobra.Command, at place.Address, units []unit.
 	return err
 }
 
-// sayCost says what the estimates have cost.
+// sayCost reports the cost of the estimates.
 func (o *leasesOptions) sayCost(units []unit.Unit) {
 	for _, u := range units {
 		if cost := u.Estimate.Cost; u.Processor != "" {

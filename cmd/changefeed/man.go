@@ -37,7 +37,7 @@ the same names are replaced.`,
 	}
 }
 
-// writePages writes the pages of a command and of everything below it.
+// writePages writes the pages of a command and of all subcommands.
 func writePages(dir string, cmd *cobra.Command) error {
 	var related []string
 	if cmd.HasParent() {

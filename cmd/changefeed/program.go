@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/changefeed/trigger/contract/contracttest"
 )
 
-// The command program: what authors of programs that speak the contract of run --long-lived need.
+// The command program: tools for authors of programs that speak the contract of run --long-lived.
 
 // programCommand is the command program.
 func programCommand() *cobra.Command {

@@ -84,7 +84,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("to") // fails only for an unknown flag
 }
 
-// run opens the broker and runs the processor until it is stopped.
+// run opens the broker and runs the processor until the stop.
 func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	p, err := o.prepare(cmd, nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func (o *relayOptions) prepare(cmd *cobra.Command, _ []string) (*prepared, error
 	return p, nil
 }
 
-// publish runs the processor with the broker as its handler.
+// publish runs the processor with the broker as the handler.
 func (o *relayOptions) publish(ctx context.Context, cmd *cobra.Command, i *instance.Instance) (err error) {
 	var relay *outbox.Relay
 	var to broker.Publisher
@@ -208,7 +208,7 @@ func (o *relayOptions) reportPublished(cmd *cobra.Command, s outbox.RelayStatus)
 		events = "event"
 	}
 	text := fmt.Sprintf("%d %s published", s.Published, events)
-	if s.Parked > 0 { // the instance has reported at its end where they are
+	if s.Parked > 0 { // the instance has reported their place at the end
 		text += fmt.Sprintf(", %d parked", s.Parked)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), text)

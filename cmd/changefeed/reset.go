@@ -96,7 +96,7 @@ func checkReset(to feed.Start, after string, key feed.PartitionKey, lease string
 	return nil
 }
 
-// resetKey has one key delivered again.
+// resetKey delivers a key again.
 func resetKey(ctx context.Context, u *admin.Unit, key feed.PartitionKey, to feed.Start, after string) ([]admin.Step,
 	error,
 ) {

@@ -102,7 +102,7 @@ DB.`,
 	return root
 }
 
-// prepare makes a command and its subcommands check their arguments and flags, and set began when they begin.
+// prepare makes a command and all subcommands check their arguments and flags, and set began when they begin.
 func prepare(c *cobra.Command, began *bool) {
 	if c.Args == nil {
 		c.Args = checkArguments
@@ -145,7 +145,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = nil
 	}
 	code := exitCode(ctx, err, began)
-	if code == exitInterrupted && errors.Is(err, fs.ErrClosed) { // the input was closed to end its read
+	if code == exitInterrupted && errors.Is(err, fs.ErrClosed) { // the input was closed to end the read
 		err = errors.New("interrupted")
 	}
 	if code != exitDone {
@@ -190,6 +190,6 @@ func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
 	case f.Hint != nil:
 		text += "; " + *f.Hint
 	}
-	// The text may quote what a server has said, or a name from a store.
+	// The text may quote a server's answer, or a name from a store.
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.Harmless(text))
 }

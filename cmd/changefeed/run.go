@@ -37,10 +37,10 @@ type runOptions struct {
 	mode      arg.Mode
 	form      changeline.Form
 	grace     time.Duration
-	longLived bool // one program for all batches
+	longLived bool // a single program for all batches
 	stdio     bool // the program is the parent process
 	toURL     bool // the handler is a receiver of requests
-	tokens    bool // the parent process gives tokens of its identity
+	tokens    bool // the parent process gives tokens of the parent's identity
 	post      choice
 }
 
@@ -115,13 +115,13 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.Options.Manual, "manual", false, "the program of the contract confirms batches itself")
 }
 
-// run runs the processor until it is stopped.
+// run runs the processor until the stop.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	p, err := o.prepare(cmd, args)
 	if err != nil {
 		return err
 	}
-	// Without a reader, the program would end at its first write, and its batch would be redelivered for ever.
+	// Without a reader, the program would end at the first write, and the batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	err = o.ui.during(cmd, o.report, ui.Options{Name: p.one.Options.Instance}, func(on *ui.UI) error {
@@ -141,7 +141,7 @@ func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, erro
 	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin), o.checkWebhook(cmd, args)); err != nil {
 		return nil, err
 	}
-	if len(args) > 0 { // a parent process names its variant itself
+	if len(args) > 0 { // a parent process names the variant itself
 		o.Options.Variant = cmp.Or(o.Options.Variant, handlerVariant(args))
 	}
 	i, err := o.newInstance(cmd)
@@ -162,7 +162,7 @@ func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, erro
 	return p, err
 }
 
-// programRunner returns what runs the processor with a program for each batch.
+// programRunner returns the runner of the processor with a program for each batch.
 func (o *runOptions) programRunner(cmd *cobra.Command, i *instance.Instance, command []string) (runner, error) {
 	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), i.Log))
 	if err != nil {
@@ -183,7 +183,7 @@ func (o *runOptions) checkFlags() error {
 	// A new unit of all versions can begin only now. If --from contained a time, the source would refuse this time at
 	// the first read.
 	if o.mode.IsAll() {
-		// Without its metadata a delete would be empty.
+		// Without metadata a delete would be empty.
 		o.Options.Mode, o.form.Meta = feed.AllVersionsAndDeletes, true
 		if !o.from.Value.IsNow() {
 			return usage.Flag("from", o.from.String(), "now with --mode all")

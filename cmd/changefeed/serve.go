@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// The command serve. cmd/changefeed/internal/web decides what is served and where, and which combinations of flags
-// are unsafe.
+// The command serve. cmd/changefeed/internal/web decides the addresses and their handlers, and refuses unsafe
+// combinations of flags.
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
@@ -128,8 +128,7 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	})
 }
 
-// refuseEmpty refuses flags given as empty, as by a variable that is not set: the server would be another one
-// than its user wants.
+// refuseEmpty refuses empty flags, as from a variable that is not set: the server would not be as the user wants.
 func refuseEmpty(cmd *cobra.Command) error {
 	for _, f := range []struct{ name, want string }{
 		{"db", "a directory, or leave --db out for a store in memory"},

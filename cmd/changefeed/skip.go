@@ -70,7 +70,7 @@ a terminal the command lists the changes and asks; elsewhere --yes is required, 
 	return cmd
 }
 
-// run finds what fails, asks, and skips what was shown.
+// run finds failing changes, asks, and skips the shown changes.
 func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
 	if o.lsn < 0 || o.lsn == 0 && cmd.Flags().Changed("lsn") {
 		return usage.Flag("lsn", fmt.Sprint(o.lsn), "the LSN of a change, more than 0")
@@ -99,7 +99,7 @@ func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// meant returns what the flags say of the change to skip.
+// meant returns the description of the changes to skip in the flags.
 func (o *skipOptions) meant() unit.MeantChange {
 	return unit.MeantChange{ID: o.change, Key: o.key.Value, LSN: o.lsn}
 }

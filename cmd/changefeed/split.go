@@ -53,8 +53,8 @@ which needs the read-write key.`,
 	return cmd
 }
 
-// addressFirst divides arguments into the address of a container, if there is one, and ids of partitions. An id has no
-// colon, but every address has one.
+// addressFirst divides arguments into the address of a container, if any, and ids of partitions. An id has no colon,
+// but every address has one.
 func addressFirst(args []string) (address, ids []string) {
 	if len(args) > 0 && strings.Trim(args[0], "0123456789") != "" {
 		return args[:1], args[1:]

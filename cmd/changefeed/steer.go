@@ -22,7 +22,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The commands leases pause and resume, and what all commands that steer a unit share. Package admin does the work.
+// The commands leases pause and resume, and the common parts of all commands that steer a unit. Package admin does the
+// work.
 
 // steerOptions are the flags of the commands to steer a unit.
 type steerOptions struct {
@@ -39,7 +40,7 @@ type steerOptions struct {
 	commands unit.Commands
 	opened   feed.Source
 	store    feed.LeaseStore
-	moved    map[string]string // what a reset moves, by the tokens of leases
+	moved    map[string]string // moves of a reset, by the tokens of leases
 	isKey    bool              // a single key is reset
 }
 
@@ -76,7 +77,7 @@ func (o *whoFlags) registerWho(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
 }
 
-// withUnit opens the unit named by the command line, and runs f on it. of names the unit for people.
+// withUnit opens the unit named by the command line, and calls f with the unit. of names the unit for people.
 func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *admin.Unit, of string) error) error {
 	at, err := o.containerAddress(cmd, args)
 	if err != nil {
@@ -157,7 +158,7 @@ func whoami() string {
 	return "somebody@" + host
 }
 
-// step is what was done to a lease, for programs.
+// step is an action on a lease, for programs.
 type step struct {
 	Action string          `json:"action" about:"pause, resume or reset"`
 	Lease  string          `json:"lease" about:"token of the lease"`
@@ -303,7 +304,7 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 	return cmd
 }
 
-// sayEarlier says who had paused the leases already, and why: that stays as it is.
+// sayEarlier says who had paused the leases already, and why: the earlier pause stays.
 func (o *steerOptions) sayEarlier(q *admin.Request) {
 	if q == nil {
 		return

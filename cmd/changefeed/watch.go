@@ -90,7 +90,7 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// beginRound separates a round from the one before.
+// beginRound separates a round from the round before.
 func (o *watchOptions) beginRound(round int) {
 	if !o.report.ForPeople() {
 		return
