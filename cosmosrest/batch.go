@@ -84,7 +84,7 @@ func writeBatch(c *call) error {
 		return err
 	}
 	for i := range steps {
-		if err := c.allowAction(actions[steps[i].write.Op]); err != nil {
+		if err := c.allowOperation(&steps[i]); err != nil {
 			return err
 		}
 	}
@@ -101,6 +101,23 @@ func writeBatch(c *call) error {
 		return err
 	}
 	return replyBatch(c, format, outcomes)
+}
+
+// allowOperation refuses an operation if the sender does not have the right. An operation of a bulk may have a key of
+// its own, which is another than that of the request.
+func (c *call) allowOperation(s *step) error {
+	action := actions[s.write.Op]
+	if !s.keyed || c.in.Flag(wire.HeaderAtomic) || !c.who.HasToken() {
+		return c.allowAction(action)
+	}
+	on := c.targetResource()
+	if on.Key = ""; len(s.key) > 0 {
+		on.Key = canonicalKey(feed.PartitionKey(s.key))
+	}
+	if c.who.May(action, func() auth.Resource { return on }) {
+		return nil
+	}
+	return c.who.Refusal(action, on, &c.in)
 }
 
 // readSteps reads and parses the operations of a body.

@@ -111,15 +111,21 @@ func (c *call) targetResource() auth.Resource {
 func (c *call) describeTo(on *auth.Resource) {
 	t := c.in.Target
 	on.Kind, on.Plan = t.Kind, t.Kind == "docs" && c.in.Flag(wire.HeaderQueryPlan)
-	if key, err := c.in.Key(); err == nil && key != "" {
-		canonical, err := pkey.Canonical(string(key))
-		if err == nil { // a key that cannot be read is refused by the operation
-			on.Key = string(canonical)
-		}
+	if key, err := c.in.Key(); err == nil {
+		on.Key = canonicalKey(key)
 	}
 	if t.Kind == "docs" && !t.Feed {
 		on.Item = c.itemID(on)
 	}
+}
+
+// canonicalKey returns a partition key in canonical form, or "" if the key cannot be read: the operation refuses it.
+func canonicalKey(key feed.PartitionKey) string {
+	canonical, err := pkey.Canonical(string(key))
+	if err != nil {
+		return ""
+	}
+	return string(canonical)
 }
 
 // itemID returns the id of the item in the path. If the path has resource ids, itemID looks for the item.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -101,7 +102,7 @@ func readDefinition(c *call) (p permission, err error) {
 	}
 	if p.Key = body["resourcePartitionKey"]; p.Key != nil {
 		if _, err := pkey.Canonical(string(p.Key)); err != nil {
-			return p, err
+			return p, wire.BadRequest("resourcePartitionKey: %v", err)
 		}
 	}
 	return p, p.resolve(c)
@@ -119,6 +120,9 @@ func (p *permission) resolve(c *call) error {
 		if cont, err = c.s.byRID(t.DB, t.Coll), nil; cont == nil {
 			return p.keepUnknown(t)
 		}
+	}
+	if err := p.checkKey(cont); err != nil {
+		return err
 	}
 	p.Database, p.Container, p.Item = cont.Database(), cont.ID(), t.ID
 	if t.Kind == "docs" && t.Coll == cont.RID() {
@@ -146,6 +150,21 @@ func decodeRID(rid string) []byte {
 		return nil
 	}
 	return id
+}
+
+// checkKey refuses a partition key that no item of the container can have.
+func (p *permission) checkKey(cont *docstore.Container) error {
+	if p.Key == nil {
+		return nil
+	}
+	_, err := cont.LogicalPartition(feed.PartitionKey(p.Key))
+	if err == nil && p.partitionKey() == "[]" {
+		err = errors.New("the key has no level")
+	}
+	if err != nil {
+		return wire.BadRequest("resourcePartitionKey: %v", err)
+	}
+	return nil
 }
 
 // itemWithRID returns the id of the item with a resource id. There is no index of resource ids, so itemWithRID reads

@@ -129,11 +129,60 @@ func TestATokenForTheFirstLevelsOfAKey(t *testing.T) {
 	for _, key := range []string{`["xx","y"]`, `["y","x"]`, `["x\",\"y"]`, ""} {
 		w.do(t, "GET", docs+"/1", below(key), "").refused(t, http.StatusForbidden, "0", "Forbidden")
 	}
-	// The operations of a bulk name keys of their own, so a token for a key does not allow bulks.
-	bulk := below("")
-	bulk["x-ms-cosmos-is-batch-request"], bulk["x-ms-documentdb-partitionkeyrangeid"] = "True", "0"
-	w.do(t, "POST", docs, bulk, `[{"operationType":"Create","partitionKey":"[\"z\",\"z\"]","resourceBody":{"id":"2"}}]`).
+}
+
+// The operations of a bulk name keys of their own, so each needs the right, whatever key the request names.
+func TestATokenForAKeyInABulk(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	w.do(t, "POST", docs, under("z"), `{"id":"1","pk":"z"}`).want(t, http.StatusCreated)
+	token := w.permit(t, `{"id":"p","permissionMode":"All","resource":"dbs/db/colls/c","resourcePartitionKey":["x"]}`)
+	const read = `{"operationType":"Read","id":"1","partitionKey":"[\"z\"]"}`
+	const create = `{"operationType":"Create","partitionKey":"[\"x\"]","resourceBody":{"id":"2","pk":"x"}}`
+	for _, key := range []string{"", `["x"]`, `["z"]`} {
+		headers := token(key)
+		headers["x-ms-cosmos-is-batch-request"], headers["x-ms-documentdb-partitionkeyrangeid"] = "True", "0"
+		w.do(t, "POST", docs, headers, "["+create+","+read+"]").refused(t, http.StatusForbidden, "0", "Forbidden")
+		w.do(t, "GET", docs+"/2", under("x"), "").refused(t, http.StatusNotFound, "0", "NotFound")
+	}
+	own := token("")
+	own["x-ms-cosmos-is-batch-request"] = "True"
+	w.do(t, "POST", docs, own, "["+create+"]").want(t, http.StatusOK)
+	// In a transaction only the key of the request counts.
+	atomic := token(`["z"]`)
+	atomic["x-ms-cosmos-is-batch-request"], atomic["x-ms-cosmos-batch-atomic"] = "True", "True"
+	w.do(t, "POST", docs, atomic, `[{"operationType":"Read","id":"1","partitionKey":"[\"x\"]"}]`).
 		refused(t, http.StatusForbidden, "0", "Forbidden")
+}
+
+// A token for an item does not allow a replace that gives the item another id: the token would write another item.
+func TestATokenForAnItemDoesNotRenameTheItem(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	item := w.do(t, "POST", docs, under("p"), `{"id":"1","pk":"p"}`).want(t, http.StatusCreated).object(t)
+	one := w.permit(t, `{"id":"one","permissionMode":"All","resource":"dbs/db/colls/c/docs/1"}`)
+	w.do(t, "PUT", docs+"/1", one(`["p"]`), `{"id":"2","pk":"p"}`).refused(t, http.StatusForbidden, "0", "Forbidden")
+	w.do(t, "PUT", docs+"/1", one(`["p"]`), `{"id":"1","pk":"p","n":1}`).want(t, http.StatusOK)
+	// A path of resource ids names the same item.
+	w.do(t, "GET", "/"+item["_self"].(string), one(`["p"]`), "").want(t, http.StatusOK)
+	other := w.do(t, "POST", docs, under("p"), `{"id":"3","pk":"p"}`).want(t, http.StatusCreated).object(t)
+	w.do(t, "GET", "/"+other["_self"].(string), one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
+	whole := w.permit(t, `{"id":"all","permissionMode":"All","resource":"dbs/db/colls/c"}`)
+	w.do(t, "PUT", docs+"/1", whole(`["p"]`), `{"id":"2","pk":"p"}`).want(t, http.StatusOK)
+}
+
+// A permission whose key no item of the container can have would allow nothing.
+func TestAPermissionForAKeyThatTheContainerCannotHave(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	for _, key := range []string{`[]`, `["a","b"]`, `{}`, `"a"`} {
+		message := w.do(t, "POST", "/dbs/db/users/u/permissions", nil,
+			`{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/c","resourcePartitionKey":`+key+`}`).
+			refused(t, http.StatusBadRequest, "0", "BadRequest")
+		if !strings.Contains(message, "resourcePartitionKey") {
+			t.Errorf("key %s: the message %q does not name the member", key, message)
+		}
+	}
 }
 
 // A server that ends between the splits of a higher throughput leaves the offer pending; the next read goes on.

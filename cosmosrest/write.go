@@ -115,6 +115,9 @@ func replaceItem(c *call) error {
 		Owned: true, Checked: checked, Bare: c.in.Flag(wire.HeaderExcludeSystem),
 	}
 	if old, renames := splitRename(&w); renames {
+		if err := allowRename(c, &w); err != nil {
+			return err
+		}
 		return c.writeItems(p.logical, old, w)
 	}
 	return c.writeItems(p.logical, w)
@@ -132,6 +135,19 @@ func splitRename(w *docstore.Write) (old docstore.Write, renames bool) {
 	old = docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: w.ID, IfMatch: w.IfMatch}}
 	w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
 	return old, true
+}
+
+// allowRename refuses the create of a rename if the sender may not write an item with its id.
+func allowRename(c *call, w *docstore.Write) error {
+	renamed := func() auth.Resource {
+		on := c.targetResource()
+		on.Item = string(rawjson.Unquote(rawjson.Lookup(w.Body, "id")))
+		return on
+	}
+	if c.who.May(auth.Replace, renamed) {
+		return nil
+	}
+	return c.who.Refusal(auth.Replace, renamed(), &c.in)
 }
 
 // writeItems carries out writes as a single transaction and answers with the last. A refused write is charged too,
