@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
 // permit creates a permission and returns the headers of a request with its token and, unless it is empty, with a
@@ -227,5 +229,35 @@ func TestAllItemsOfAKeyInSeveralTransactions(t *testing.T) {
 	}
 	if newest := c.Head(); newest != 253 {
 		t.Errorf("the newest LSN is %d: want 250 and three transactions", newest)
+	}
+}
+
+// SDKs ask for the conflicts of a container by a list or a query. There are none.
+func TestTheFeedOfConflictsIsEmpty(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	const path = "/dbs/db/colls/c/conflicts"
+	query := map[string]string{"Content-Type": wire.QueryType}
+	for _, found := range [][]map[string]any{
+		w.do(t, "GET", path, nil, "").want(t, http.StatusOK).list(t, "Conflicts"),
+		w.do(t, "POST", path, query, `{"query":"SELECT * FROM c"}`).want(t, http.StatusOK).list(t, "Conflicts"),
+	} {
+		if len(found) != 0 {
+			t.Errorf("conflicts: %v", found)
+		}
+	}
+	w.do(t, "POST", path, query, `{"query":"SELEC"}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
+	w.do(t, "POST", path, nil, `{"id":"x"}`).refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
+}
+
+// A lenient server accepts what a strict server accepts: a raw tab or line break in a text.
+func TestALenientServerAcceptsRawBreaks(t *testing.T) {
+	for _, lenient := range []bool{false, true} {
+		w, _ := newContainer(t, Options{Lenient: lenient})
+		w.do(t, "POST", docs, under("p"), "{\"id\":\"1\",\"pk\":\"p\",\n\"t\":\"a\tb\r\n\"}").want(t, http.StatusCreated)
+		if got := w.do(t, "GET", docs+"/1", under("p"), "").object(t)["t"]; got != "a\tb\r\n" {
+			t.Errorf("lenient %v: %q", lenient, got)
+		}
+		w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p","n":-.5}`).
+			refused(t, http.StatusBadRequest, "0", "BadRequest")
 	}
 }

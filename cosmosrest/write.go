@@ -67,10 +67,11 @@ func (c *call) readItemBody() (body []byte, checked bool, err error) {
 	return body, checked, err
 }
 
-// storedForm returns an item as the service stores it.
+// storedForm returns an item as the service stores it. A lenient server stores what the client wrote, with an escape for
+// each tab and line break that has none.
 func (s *Server) storedForm(body []byte) ([]byte, error) {
 	if s.o.Lenient {
-		return body, nil
+		return wire.EscapeBreaks(body), nil
 	}
 	return wire.StoredForm(body)
 }

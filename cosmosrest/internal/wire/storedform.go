@@ -2,8 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 )
 
@@ -117,7 +119,7 @@ func isCommon(number []byte) bool {
 	return whole[0] != '0' || !bytes.HasPrefix(fraction, []byte("000"))
 }
 
-// storedNumber returns the service's text of a number, or "" if the text stays or is no number.
+// storedNumber returns the service's text of a number, or "" if the text stays or is no number of JSON.
 func storedNumber(text []byte) (string, error) {
 	number := string(text)
 	if _, err := strconv.ParseInt(number, 10, 64); err == nil {
@@ -137,7 +139,7 @@ func storedNumber(text []byte) (string, error) {
 	if err != nil {
 		return "", nil
 	}
-	if own := storedDouble(v); own != number {
+	if own := storedDouble(v); own != number && json.Valid(text) { // Go parses more than JSON, such as 1. and -.5
 		return own, nil
 	}
 	return "", nil
@@ -203,6 +205,32 @@ func storeText(body []byte, i int, replace func(from, to int, by []byte)) {
 			i += escapeLength
 		}
 	}
+}
+
+// EscapeBreaks returns a JSON text in which each raw tab or line break in a text has its escape. If there is none, the
+// result is body itself. EscapeBreaks does not check that body is JSON.
+func EscapeBreaks(body []byte) []byte {
+	if !hasBreaks(body) {
+		return body
+	}
+	var out []byte
+	done, inText := 0, false
+	for i := 0; i < len(body); i++ {
+		at := strings.IndexByte(rawBreaks, body[i])
+		switch {
+		case body[i] == '"':
+			inText = !inText
+		case body[i] == '\\' && inText:
+			i++ // the next character belongs to the escape
+		case at >= 0 && inText:
+			out = append(append(out, body[done:i]...), '\\', "trn"[at])
+			done = i + 1
+		}
+	}
+	if out == nil {
+		return body
+	}
+	return append(out, body[done:]...)
 }
 
 // escapeLength is the length of an escape such as \u00e9.

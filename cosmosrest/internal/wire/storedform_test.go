@@ -21,7 +21,7 @@ func TestNumbersAndTextsAreStoredAsInTheService(t *testing.T) {
 		`{"1.0":1.0}`: `{"1.0":1}`, `123456789012345678`: "", `1234567890123456789`: "",
 		"{\"a\tb\": \"c\r\n\",\n\t\"d\":1}": "{\"a\\tb\": \"c\\r\\n\",\n\t\"d\":1}",
 		// no JSON stays what it is, so that the parser can say what is wrong
-		``: "", `"`: "", `"\`: "", `-`: "", `1.`: "1", `01`: "", `"\u12`: "", `1e`: "", `.5`: "",
+		``: "", `"`: "", `"\`: "", `-`: "", `1.`: "", `01`: "", `-.5`: "", `1.e5`: "", `-01.50`: "", `"\u12`: "", `1e`: "", `.5`: "",
 	} {
 		got, err := StoredForm([]byte(body))
 		if want == "" {
@@ -35,6 +35,19 @@ func TestNumbersAndTextsAreStoredAsInTheService(t *testing.T) {
 		if _, err := StoredForm([]byte(body)); err == nil || !strings.HasPrefix(err.Error(),
 			"The request payload is invalid.") {
 			t.Errorf("%s: %v, want a refusal", body, err)
+		}
+	}
+}
+
+func TestRawBreaksInTextsGetEscapes(t *testing.T) {
+	for body, want := range map[string]string{
+		"{\n\t\"a\tb\": \"c\r\n\",\n\"d\":1.0}": "{\n\t\"a\\tb\": \"c\\r\\n\",\n\"d\":1.0}",
+		"[\"\\\"\n\",\n\"\\\\\", \"\\\\\t\"]":   "[\"\\\"\\n\",\n\"\\\\\", \"\\\\\\t\"]",
+		`{"a":"\t","b":1.0}`:                    `{"a":"\t","b":1.0}`, "": "", "\"\n": `"\n`,
+		"\"\\\n\"": "\"\\\n\"", // no JSON stays what it is
+	} {
+		if got := string(EscapeBreaks([]byte(body))); got != want {
+			t.Errorf("%q: %q, want %q", body, got, want)
 		}
 	}
 }
