@@ -84,7 +84,7 @@ func writeBatch(c *call) error {
 		return err
 	}
 	for i := range steps {
-		if err := c.allowOperation(&steps[i]); err != nil {
+		if err := steps[i].checkRight(c); err != nil {
 			return err
 		}
 	}
@@ -103,9 +103,9 @@ func writeBatch(c *call) error {
 	return replyBatch(c, format, outcomes)
 }
 
-// allowOperation refuses an operation if the sender does not have the right. An operation of a bulk may have a key of
+// checkRight refuses an operation if the sender does not have the right. An operation of a bulk may have a key of
 // its own, which is another than that of the request.
-func (c *call) allowOperation(s *step) error {
+func (s *step) checkRight(c *call) error {
 	action := actions[s.write.Op]
 	if !s.keyed || c.in.Flag(wire.HeaderAtomic) || !c.who.HasToken() {
 		return c.allowAction(action)

@@ -253,7 +253,8 @@ func TestTheFeedOfConflictsIsEmpty(t *testing.T) {
 func TestALenientServerAcceptsRawBreaks(t *testing.T) {
 	for _, lenient := range []bool{false, true} {
 		w, _ := newContainer(t, Options{Lenient: lenient})
-		w.do(t, "POST", docs, under("p"), "{\"id\":\"1\",\"pk\":\"p\",\n\"t\":\"a\tb\r\n\"}").want(t, http.StatusCreated)
+		w.do(t, "POST", docs, under("p"), "{\"id\":\"1\",\"pk\":\"p\",\n\"t\":\"a\tb\r\n\"}").
+			want(t, http.StatusCreated)
 		if got := w.do(t, "GET", docs+"/1", under("p"), "").object(t)["t"]; got != "a\tb\r\n" {
 			t.Errorf("lenient %v: %q", lenient, got)
 		}

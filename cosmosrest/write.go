@@ -67,8 +67,8 @@ func (c *call) readItemBody() (body []byte, checked bool, err error) {
 	return body, checked, err
 }
 
-// storedForm returns an item as the service stores it. A lenient server stores what the client wrote, with an escape for
-// each tab and line break that has none.
+// storedForm returns an item as the service stores it. A lenient server stores what the client wrote, with an escape
+// for each tab and line break that has none.
 func (s *Server) storedForm(body []byte) ([]byte, error) {
 	if s.o.Lenient {
 		return wire.EscapeBreaks(body), nil
