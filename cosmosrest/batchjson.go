@@ -24,7 +24,7 @@ var operationNames = map[string]feed.WriteOp{
 
 // readJSON reads the operations of a batch. If there are too many, the result exceeds the limit by 1.
 func readJSON(body []byte) ([]batchOp, error) {
-	texts, ok := splitBatch(body)
+	texts, ok := splitBatch(wire.EscapeBreaks(body))
 	if !ok {
 		return nil, wire.BadRequest("body of the batch is not JSON: want an array of operations, or HybridRow")
 	}

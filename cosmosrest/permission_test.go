@@ -249,14 +249,18 @@ func TestTheFeedOfConflictsIsEmpty(t *testing.T) {
 	w.do(t, "POST", path, nil, `{"id":"x"}`).refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
 }
 
-// A lenient server accepts what a strict server accepts: a raw tab or line break in a text.
-func TestALenientServerAcceptsRawBreaks(t *testing.T) {
+// As in the service, a raw tab or line break in a text is accepted. A lenient server accepts what a strict one accepts.
+func TestRawBreaksInItemsAreAccepted(t *testing.T) {
 	for _, lenient := range []bool{false, true} {
 		w, _ := newContainer(t, Options{Lenient: lenient})
 		w.do(t, "POST", docs, under("p"), "{\"id\":\"1\",\"pk\":\"p\",\n\"t\":\"a\tb\r\n\"}").
 			want(t, http.StatusCreated)
-		if got := w.do(t, "GET", docs+"/1", under("p"), "").object(t)["t"]; got != "a\tb\r\n" {
-			t.Errorf("lenient %v: %q", lenient, got)
+		w.send(t, "[{\"operationType\":\"Create\",\n\"resourceBody\":{\"id\":\"3\",\"pk\":\"p\",\"t\":\"a\tb\r\n\"}}]").
+			want(t, http.StatusOK)
+		for _, id := range []string{"1", "3"} {
+			if got := w.do(t, "GET", docs+"/"+id, under("p"), "").object(t)["t"]; got != "a\tb\r\n" {
+				t.Errorf("lenient %v, item %s: %q", lenient, id, got)
+			}
 		}
 		w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p","n":-.5}`).
 			refused(t, http.StatusBadRequest, "0", "BadRequest")
