@@ -248,6 +248,14 @@ func TestContainerRefusals(t *testing.T) {
 		{`"partitionKey":{"paths":["/a"]},"indexingPolicy":"none"`, "indexingPolicy is"},
 		{`"partitionKey":{"paths":["/a"]},"geospatialConfig":1`, "geospatialConfig is 1"},
 		{`"partitionKey":{"paths":["/a"]},"conflictResolutionPolicy":"x"`, "conflictResolutionPolicy is"},
+		{
+			`"partitionKey":{"paths":["/a"]},"conflictResolutionPolicy":{"mode":"First"}`,
+			`conflictResolutionPolicy.mode is \"First\": want LastWriterWins or Custom`,
+		},
+		{
+			`"partitionKey":{"paths":["/a"]},"geospatialConfig":{"type":"Flat"}`,
+			`geospatialConfig.type is \"Flat\": want Geography or Geometry`,
+		},
 	} {
 		message := w.do(t, "POST", "/dbs/db/colls", nil, strings.ReplaceAll(`{"id":"c",`+test.sent+`}`, ",}",
 			"}")).refused(t, http.StatusBadRequest, "0", "BadRequest")

@@ -70,10 +70,8 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 	if err = p.checkAgreement(); err != nil {
 		return s, err
 	}
-	if _, err = p.computed(); err != nil {
-		return s, err
-	}
-	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
+	_, err = p.computed()
+	return s, err
 }
 
 // isKeyless reports whether a container has the key that is given to containers made without one.
@@ -233,16 +231,6 @@ func (p properties) checkIndexing() error {
 	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}) &&
 		!slices.Contains(all, indexedPath{oldRootPath}):
 		return wire.BadRequest("indexingPolicy has no path %s: want it among includedPaths or excludedPaths", rootPath)
-	}
-	return nil
-}
-
-// checkObjects refuses members that are present but are not objects.
-func (p properties) checkObjects(names ...string) error {
-	for _, name := range names {
-		if err := p.decodeMember(name, "an object", &properties{}); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -70,5 +70,30 @@ func (p properties) checkAgreement() error {
 		return wire.BadRequest("ttlPropertyPath is %s and defaultTtl is missing: want both, or no ttlPropertyPath",
 			p["ttlPropertyPath"])
 	}
-	return p.decodeMember("conflictResolutionPolicy", "an object", &conflictPolicy{})
+	return p.checkChoices()
+}
+
+// checkChoices refuses values in policies of which the service knows only a few.
+func (p properties) checkChoices() error {
+	var conflicts conflictPolicy
+	if err := p.decodeMember("conflictResolutionPolicy", "an object", &conflicts); err != nil {
+		return err
+	}
+	var space struct {
+		Type string `json:"type"`
+	}
+	if err := p.decodeMember("geospatialConfig", "an object", &space); err != nil {
+		return err
+	}
+	switch strings.ToLower(conflicts.Mode) {
+	case "", "lastwriterwins", "custom":
+	default:
+		return wire.BadRequest("conflictResolutionPolicy.mode is %.100q: want LastWriterWins or Custom", conflicts.Mode)
+	}
+	switch strings.ToLower(space.Type) {
+	case "", "geography", "geometry":
+	default:
+		return wire.BadRequest("geospatialConfig.type is %.100q: want Geography or Geometry", space.Type)
+	}
+	return nil
 }
