@@ -119,15 +119,6 @@ func (c *call) describeTo(on *auth.Resource) {
 	}
 }
 
-// canonicalKey returns a partition key in canonical form, or "" if the key cannot be read: the operation refuses it.
-func canonicalKey(key feed.PartitionKey) string {
-	canonical, err := pkey.Canonical(string(key))
-	if err != nil {
-		return ""
-	}
-	return string(canonical)
-}
-
 // itemID returns the id of the item in the path. If the path has resource ids, itemID looks for the item.
 func (c *call) itemID(on *auth.Resource) string {
 	t := c.in.Target

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
@@ -119,6 +120,15 @@ func (c *call) idOf(cont *docstore.Container, key feed.PartitionKey, rid string)
 		}
 	}
 	return rid, nil
+}
+
+// canonicalKey returns a partition key in canonical form, or "" if the key cannot be read: the operation refuses it.
+func canonicalKey(key feed.PartitionKey) string {
+	canonical, err := pkey.Canonical(string(key))
+	if err != nil {
+		return ""
+	}
+	return string(canonical)
 }
 
 // readItem answers with an item, or with 304 if the client already has the item.
