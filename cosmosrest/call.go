@@ -114,6 +114,9 @@ func (c *call) describeTo(on *auth.Resource) {
 	if t.Kind == "docs" && !t.Feed {
 		on.Item = t.ID
 	}
+	if c.in.Flag(wire.HeaderBatch) && !c.in.Flag(wire.HeaderAtomic) {
+		return // each operation of a bulk names its own key
+	}
 	if key, err := c.in.Key(); err == nil && key != "" {
 		canonical, err := pkey.Canonical(string(key))
 		if err == nil { // a key that cannot be read is refused by the operation

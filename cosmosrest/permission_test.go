@@ -28,6 +28,9 @@ func TestAPermissionNamesItsResourceByResourceIDs(t *testing.T) {
 	all := w.permit(t, `{"id":"all","permissionMode":"read","resource":"/`+c.Self()+`"}`)
 	w.do(t, "GET", docs+"/1", one(`["p"]`), "").want(t, http.StatusOK)
 	w.do(t, "GET", docs+"/2", one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
+	write := w.permit(t, `{"id":"write","permissionMode":"All","resource":"dbs/db/colls/c/docs/2"}`)
+	w.do(t, "PUT", docs+"/2", write(`["p"]`), `{"id":"2","pk":"p","n":1}`).want(t, http.StatusOK)
+	w.do(t, "PUT", docs+"/2", write(`["p"]`), `{"id":"3","pk":"p"}`).refused(t, http.StatusForbidden, "0", "Forbidden")
 	w.do(t, "GET", docs+"/2", all(`["p"]`), "").want(t, http.StatusOK)
 	w.do(t, "GET", docs, all(""), "").want(t, http.StatusOK)
 	for _, resource := range []string{c.Self() + "docs/none", "dbs/db/colls/c/docs", "offers/x", "", "%ZZ"} {
@@ -80,8 +83,13 @@ func TestATokenForTheFirstLevelsOfAKey(t *testing.T) {
 	// The operations of a bulk name keys of their own, so a token for a key does not allow bulks.
 	bulk := below("")
 	bulk["x-ms-cosmos-is-batch-request"], bulk["x-ms-documentdb-partitionkeyrangeid"] = "True", "0"
-	w.do(t, "POST", docs, bulk, `[{"operationType":"Create","partitionKey":"[\"z\",\"z\"]","resourceBody":{"id":"2"}}]`).
-		refused(t, http.StatusForbidden, "0", "Forbidden")
+	other := `[{"operationType":"Create","partitionKey":"[\"z\",\"z\"]","resourceBody":{"id":"2","a":"z","b":"z"}}]`
+	w.do(t, "POST", docs, bulk, other).refused(t, http.StatusForbidden, "0", "Forbidden")
+	bulk["x-ms-documentdb-partitionkey"] = `["x","y"]` // the key of the request is not that of the operation
+	w.do(t, "POST", docs, bulk, other).refused(t, http.StatusForbidden, "0", "Forbidden")
+	// All operations of a transaction have the key of the request.
+	bulk["x-ms-cosmos-batch-atomic"] = "True"
+	w.do(t, "POST", docs, bulk, `[{"operationType":"Read","id":"1"}]`).want(t, http.StatusOK)
 }
 
 // A server that ends between the splits of a higher throughput leaves the offer pending; the next read goes on.

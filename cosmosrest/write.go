@@ -116,6 +116,9 @@ func replaceItem(c *call) error {
 	}
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
 		// Another id renames the item. In the feed, a rename is a delete and a create.
+		if err := c.allowRename(string(id)); err != nil {
+			return err
+		}
 		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
 		return c.writeItems(p.logical, docstore.Write{Write: feed.Write{
 			Op: feed.WriteDelete, ID: p.id,
@@ -123,6 +126,19 @@ func replaceItem(c *call) error {
 		}}, w)
 	}
 	return c.writeItems(p.logical, w)
+}
+
+// allowRename refuses a rename if the sender has a resource token that does not allow the item with the new id.
+func (c *call) allowRename(to string) error {
+	on := func() auth.Resource {
+		on := c.targetResource()
+		on.Item = to
+		return on
+	}
+	if c.who.May(auth.Replace, on) {
+		return nil
+	}
+	return c.who.Refusal(auth.Replace, on(), &c.in)
 }
 
 // writeItems carries out writes as a single transaction and answers with the last. A refused write is charged too,
