@@ -70,6 +70,8 @@ func TestWhatAStrictServerServes(t *testing.T) {
 		"SELECT * FROM c WHERE EXISTS(SELECT 1 FROM t IN c.x ORDER BY t)",
 		"SELECT * FROM c WHERE c.n IN (1, (SELECT TOP 1 VALUE t FROM t IN c.x))",
 		"SELECT VALUE {'a': [ARRAY(SELECT TOP 1 VALUE t FROM t IN c.x)]} FROM c",
+		"SELECT VALUE s FROM c JOIN s IN (SELECT TOP 1 VALUE t FROM t IN c.x)",
+		"SELECT VALUE s FROM c JOIN (SELECT VALUE u FROM u IN (SELECT VALUE t FROM t IN c.x ORDER BY t)) s",
 	} {
 		q, err := Parse(query)
 		if err != nil {
