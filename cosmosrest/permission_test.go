@@ -119,6 +119,25 @@ func TestTheNextReadOfAnOfferGoesOnWithTheSplits(t *testing.T) {
 	}
 }
 
+// Each raise of a throughput splits as often as necessary, not only the first.
+func TestEachRaiseOfAThroughputSplits(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
+	self := "/" + w.theOffer(t, "true")["_self"].(string)
+	for _, raise := range []struct{ ru, parts int }{{11_000, 2}, {40_000, 4}} {
+		body := fmt.Sprintf(`{"content":{"offerThroughput":%d}}`, raise.ru)
+		w.do(t, "PUT", self, nil, body).want(t, http.StatusOK)
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending := w.do(t, "GET", self, nil, "").want(t, http.StatusOK).header.Get("x-ms-offer-replace-pending")
+		if len(parts) != raise.parts || pending != "false" {
+			t.Errorf("%d RU/s: %d partitions, pending %s, want %d and false", raise.ru, len(parts), pending, raise.parts)
+		}
+	}
+}
+
 func TestAllItemsOfAKeyInSeveralTransactions(t *testing.T) {
 	w, c := newContainer(t, Options{})
 	for i := range 250 {
