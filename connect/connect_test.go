@@ -194,6 +194,26 @@ func TestTheKeyOfTheEnvironmentIsForOneServer(t *testing.T) {
 	}
 }
 
+// What an account cannot be asked for is refused before anything is made.
+func TestPropertiesOfStoresAreNotLeftOutInAnAccount(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	for name, change := range map[string]func(*docstore.ContainerSpec){
+		"HashVersion": func(s *docstore.ContainerSpec) { s.HashVersion = 1 },
+		"UniqueKeys":  func(s *docstore.ContainerSpec) { s.UniqueKeys = [][]string{{"/email"}} },
+		"Meta":        func(s *docstore.ContainerSpec) { s.Meta = []byte(`{}`) },
+	} {
+		create := orders()
+		change(create)
+		_, err := connect.Open(t.Context(), server.URL+"/shop/orders", "mailer", connect.Options{Create: create})
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, want ErrBadRequest", name, err)
+		}
+		if _, err := server.DB.Container("shop/orders"); !errors.Is(err, feed.ErrNotFound) {
+			t.Errorf("%s: the container was made: %v", name, err)
+		}
+	}
+}
+
 // Both containers of a unit are of the same kind.
 func TestLeasesOfAnotherKindAreRefused(t *testing.T) {
 	all := places(t)

@@ -68,6 +68,17 @@ func TestAnUpsertReplacesAUserOrAPermission(t *testing.T) {
 	put("q", "read").refused(t, http.StatusConflict, "0", "Conflict") // the resource has a permission
 }
 
+// A token counts for ten seconds at least, and for a day at most.
+func TestHowLongATokenCounts(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	w.permit(t, `{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/c"}`)
+	for seconds, status := range map[string]int{"9": 400, "10": 200, "86400": 200, "86401": 400, "1h": 400} {
+		h := map[string]string{"x-ms-documentdb-expiry-seconds": seconds}
+		w.do(t, "GET", "/dbs/db/users/u/permissions/p", h, "").want(t, status)
+	}
+}
+
 // A token for the first levels of a hierarchical key is a token for the keys below them, and for no others.
 func TestATokenForTheFirstLevelsOfAKey(t *testing.T) {
 	w := newWorld(t, Options{})
