@@ -116,7 +116,7 @@ func replaceItem(c *call) error {
 	}
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
 		// Another id renames the item. In the feed, a rename is a delete and a create.
-		if err := c.allowRename(string(id)); err != nil {
+		if err := allowRename(c, string(id)); err != nil {
 			return err
 		}
 		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
@@ -129,7 +129,7 @@ func replaceItem(c *call) error {
 }
 
 // allowRename refuses a rename if the sender has a resource token that does not allow the item with the new id.
-func (c *call) allowRename(to string) error {
+func allowRename(c *call, to string) error {
 	on := func() auth.Resource {
 		on := c.targetResource()
 		on.Item = to

@@ -121,7 +121,8 @@ func TestARestOfATransactionFollowsItsBeginning(t *testing.T) {
 	c := container(t, open(t, docstore.Options{InMemory: true}), docstore.ContainerSpec{})
 	var writes []feed.Write
 	for _, id := range []string{"a", "b", "c"} {
-		writes = append(writes, feed.Write{Op: feed.WriteCreate, ID: id, Body: fmt.Appendf(nil, `{"id":%q,"pk":"p"}`, id)})
+		body := fmt.Appendf(nil, `{"id":%q,"pk":"p"}`, id)
+		writes = append(writes, feed.Write{Op: feed.WriteCreate, ID: id, Body: body})
 	}
 	if _, err := c.Commit(t.Context(), feed.Key("p"), writes); err != nil {
 		t.Fatal(err)

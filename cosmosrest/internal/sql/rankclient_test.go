@@ -223,7 +223,8 @@ func TestComponentsOfRanksContainTheSkippedRows(t *testing.T) {
 		}
 		component := plan.Hybrid.Components[0]
 		tail := fmt.Sprintf("OFFSET 0 LIMIT %d", test.rows)
-		if *component.Offset != 0 || *component.Limit != test.rows || !strings.HasSuffix(component.RewrittenQuery, tail) {
+		if *component.Offset != 0 || *component.Limit != test.rows ||
+			!strings.HasSuffix(component.RewrittenQuery, tail) {
 			t.Errorf("%s: the component is %s, want %s", test.counts, component.RewrittenQuery, tail)
 		}
 	}
