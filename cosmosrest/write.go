@@ -116,7 +116,7 @@ func replaceItem(c *call) error {
 		Owned: true, Checked: checked, Bare: c.in.Flag(wire.HeaderExcludeSystem),
 	}
 	if old, renames := splitRename(&w); renames {
-		if err := allowRename(c, &w); err != nil {
+		if err := allowRename(c, string(rawjson.Unquote(rawjson.Lookup(body, "id")))); err != nil {
 			return err
 		}
 		return c.writeItems(p.logical, old, w)
@@ -138,17 +138,17 @@ func splitRename(w *docstore.Write) (old docstore.Write, renames bool) {
 	return old, true
 }
 
-// allowRename refuses the create of a rename if the sender may not write an item with its id.
-func allowRename(c *call, w *docstore.Write) error {
-	renamed := func() auth.Resource {
+// allowRename refuses a rename if the sender has a resource token that does not allow the item with the new id.
+func allowRename(c *call, to string) error {
+	on := func() auth.Resource {
 		on := c.targetResource()
-		on.Item = string(rawjson.Unquote(rawjson.Lookup(w.Body, "id")))
+		on.Item = to
 		return on
 	}
-	if c.who.May(auth.Replace, renamed) {
+	if c.who.May(auth.Replace, on) {
 		return nil
 	}
-	return c.who.Refusal(auth.Replace, renamed(), &c.in)
+	return c.who.Refusal(auth.Replace, on(), &c.in)
 }
 
 // writeItems carries out writes as a single transaction and answers with the last. A refused write is charged too,
