@@ -166,8 +166,8 @@ func (b *bulk) runAll(ctx context.Context) {
 	wait.Wait()
 }
 
-// runLine runs the operations of a key in order. As in the service, they have a single LSN. An operation that is refused
-// has no effect, so the others are tried again without it.
+// runLine runs the operations of a key in order. As in the service, they have a single LSN. An operation that is
+// refused has no effect, so the others are tried again without it.
 func (b *bulk) runLine(ctx context.Context, line []int) {
 	for len(line) > 1 {
 		err := b.commitLine(ctx, line)

@@ -217,7 +217,8 @@ func (r *replayer) compare(e *exchange, a answer) []string {
 	if e.ResponseBody != "" && e.Status < 400 {
 		var recorded, got any
 		text := e.ResponseBody
-		if strings.Contains(e.Path, "/permissions") || strings.HasPrefix(e.Path, "/offers") { // a resource may be named by resource ids
+		// Permissions and offers may name their resources by resource ids.
+		if strings.Contains(e.Path, "/permissions") || strings.HasPrefix(e.Path, "/offers") {
 			text = r.translate(text)
 		}
 		if err := decodeNumbers([]byte(text), &recorded); err != nil {

@@ -147,8 +147,8 @@ func (r *replayer) needOffers(e *exchange) {
 	}
 }
 
-// nameOf returns the names of the database and the container of a recorded resource id; other is the name of a container
-// that the scenario does not name.
+// nameOf returns the names of the database and the container of a recorded resource id; other is the name of a
+// container that the scenario does not name.
 func (r *replayer) nameOf(rid, other string) (db, id string) {
 	for _, e := range r.scenario {
 		var cont struct {
