@@ -238,7 +238,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	if err != nil {
 		return nil, err
 	}
-	if err := p.refusePart(wire.NoKey); err != nil {
+	if err := p.refusePart(wire.PartKey); err != nil {
 		return nil, err
 	}
 	if err := p.checkSession(&c.in, steps); err != nil {

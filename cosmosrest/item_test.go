@@ -444,3 +444,15 @@ func TestAReplaceWithAnotherIDRenamesTheItem(t *testing.T) {
 		t.Errorf("there are %d items, want 2", n)
 	}
 }
+
+// Programs search for the sentence.
+func TestAnIDOfAWrongLengthIsRefusedInTheServicesWords(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for _, id := range []string{"", strings.Repeat("i", 1024)} {
+		message := w.do(t, "POST", docs, under("p"), `{"id":"`+id+`","pk":"p"}`).refused(t, 400, "0", "BadRequest")
+		if !strings.Contains(message, "Ensure to provide a unique non-empty string less than '1024' characters.") {
+			t.Errorf("an id of %d bytes: %s", len(id), message)
+		}
+	}
+	w.do(t, "POST", docs, under("p"), `{"id":"`+strings.Repeat("i", 1023)+`","pk":"p"}`).want(t, 201)
+}

@@ -1,6 +1,8 @@
 package cosmosrest
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -115,7 +117,7 @@ func (p *permission) resolve(c *call) error {
 	cont, err := c.s.db.Container(t.DB + "/" + t.Coll)
 	if err != nil {
 		if cont, err = c.s.byRID(t.DB, t.Coll), nil; cont == nil {
-			return wire.NotFound(0, wire.NoResource+": resource is %q: there is no such container", p.Resource)
+			return p.keepUnknown(t)
 		}
 	}
 	p.Database, p.Container, p.Item = cont.Database(), cont.ID(), t.ID
@@ -123,6 +125,27 @@ func (p *permission) resolve(c *call) error {
 		p.Item, err = itemWithRID(c, cont, t.ID)
 	}
 	return err
+}
+
+// keepUnknown accepts a resource that does not exist if the resource is named by resource ids, as the service does. The
+// token of such a permission opens nothing, because resource ids are not given twice.
+func (p *permission) keepUnknown(t wire.Target) error {
+	const idBytes, collectionBytes = 4, 8 // the resource id of a container begins with that of its database
+	if db, coll := decodeRID(t.DB), decodeRID(t.Coll); len(db) != idBytes || len(coll) != collectionBytes ||
+		!bytes.HasPrefix(coll, db) {
+		return wire.NotFound(0, wire.NoResource+": resource is %q: there is no such container", p.Resource)
+	}
+	p.Database, p.Container, p.Item = t.DB, t.Coll, t.ID
+	return nil
+}
+
+// decodeRID returns the bytes of a resource id, which is base64 with a hyphen instead of a slash, or nil.
+func decodeRID(rid string) []byte {
+	id, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
+	if err != nil {
+		return nil
+	}
+	return id
 }
 
 // itemWithRID returns the id of the item with a resource id. There is no index of resource ids, so itemWithRID reads

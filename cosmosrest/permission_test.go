@@ -32,11 +32,36 @@ func TestAPermissionNamesItsResourceByResourceIDs(t *testing.T) {
 	w.do(t, "GET", "/"+item["_self"].(string), one(`["p"]`), "").want(t, http.StatusOK)
 	w.do(t, "GET", "/"+other["_self"].(string), one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
 	w.do(t, "GET", docs, all(""), "").want(t, http.StatusOK)
-	for _, resource := range []string{c.Self() + "docs/none", "dbs/db/colls/c/docs", "offers/x", "", "%ZZ"} {
+	for _, resource := range []string{
+		c.Self() + "docs/none", "dbs/db/colls/c/docs", "offers/x", "", "%ZZ", "dbs/db/colls/none",
+		"dbs/AQAAAA==/colls/AgAAAJ0fgTc=", "dbs/AQAAAA==/colls/AQAAAA==", "dbs/AQAAAJ0fgTc=/colls/AQAAAJ0fgTc=",
+	} {
 		got := w.do(t, "POST", "/dbs/db/users/u/permissions", nil,
 			fmt.Sprintf(`{"id":"x","permissionMode":"Read","resource":%q}`, resource))
 		if got.status != http.StatusBadRequest && got.status != http.StatusNotFound {
 			t.Errorf("resource %q: %d %s", resource, got.status, got.body)
+		}
+	}
+}
+
+// The tests of the SDKs for Python and JavaScript create permissions for a random resource id.
+func TestAPermissionForAResourceIDThatNothingHas(t *testing.T) {
+	w, c := newContainer(t, Options{})
+	w.item(t, "1", "")
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	const unknown = "dbs/AQAAAA==/colls/AQAAAJ0fgTc="
+	token := w.permit(t, `{"id":"one","permissionMode":"All","resource":"`+unknown+`"}`)
+	read := w.do(t, "GET", "/dbs/db/users/u/permissions/one", nil, "").want(t, http.StatusOK).object(t)
+	if read["resource"] != unknown {
+		t.Errorf("resource %v, want %s", read["resource"], unknown)
+	}
+	w.do(t, "POST", "/dbs/db/users/u/permissions", nil,
+		`{"id":"two","permissionMode":"Read","resource":"`+unknown+`"}`).
+		refused(t, http.StatusConflict, "0", "Conflict")
+	for _, path := range []string{docs + "/1", "/" + c.Self(), "/" + unknown + "/docs/1"} {
+		if got := w.do(t, "GET", path, token(`["p"]`), ""); got.status != http.StatusForbidden &&
+			got.status != http.StatusNotFound {
+			t.Errorf("GET %s with the token: %d, want 403 or 404", path, got.status)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (q *itemQuery) answer(c *call) (err error) {
 	}
 	switch {
 	case c.in.Flag(wire.HeaderIndexMetricsV2):
-		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetricsV2)
+		c.out.Set(wire.AnswerIndexMetrics, q.indexMetrics())
 	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, q.IndexMetrics())
 	}
@@ -145,10 +145,16 @@ func (q *itemQuery) firstPartition(c *call) (feed.Partition, error) {
 	if err != nil {
 		return part, err
 	}
-	if !only && !q.sel.Named && !q.all {
-		if err := q.refuseCrossing(c); err != nil {
-			return part, err
-		}
+	switch {
+	case q.sel.Named || q.all:
+	case !only:
+		err = q.refuseCrossing(c)
+	case q.sel.Key == "" && c.in.Flag(wire.HeaderCrossPartition) && !c.s.o.Lenient:
+		// The service refuses these aggregates even if the filter leaves a single key.
+		err = q.refuseMixedAggregates()
+	}
+	if err != nil {
+		return part, err
 	}
 	return part, c.in.Consistent(part, q.cont.Newest(part.Range.Min))
 }
@@ -171,9 +177,8 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	if construct == "" {
 		return nil
 	}
-	if q.MixesAggregates() {
-		return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it " +
-			"range by range, as its plan says")
+	if err := q.refuseMixedAggregates(); err != nil {
+		return err
 	}
 	plan, err := q.Plan(nil)
 	if err != nil {
@@ -186,6 +191,15 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return err
 	}
 	return e
+}
+
+// refuseMixedAggregates refuses aggregates without VALUE.
+func (q *itemQuery) refuseMixedAggregates() error {
+	if !q.MixesAggregates() {
+		return nil
+	}
+	return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it " +
+		"range by range, as its plan says, or with the header x-ms-documentdb-partitionkey")
 }
 
 // firstChance is what the service says of a query that the client has to run by its plan.

@@ -25,6 +25,9 @@ const (
 // ErrTooLarge is the [feed.ErrBadRequest] of a document larger than 2 MB.
 var ErrTooLarge = fmt.Errorf("%w: document is too large", feed.ErrBadRequest)
 
+// ErrIDLength is the [feed.ErrBadRequest] of a document whose id is empty or too long.
+var ErrIDLength = fmt.Errorf("%w: id has a wrong length", feed.ErrBadRequest)
+
 // document is a body after one pass over its text. A document contains the members that the store needs, and the runs
 // of text that belong to the user. The text is never decoded and encoded again, because a document must come back as
 // written: numbers with their digits, strings with their escapes, members in order.
@@ -140,7 +143,8 @@ func parseID(raw []byte) (string, error) {
 	}
 	id := rawjson.Text(raw)
 	if id == "" || len(id) > maxID {
-		return "", refuse("id is %s, of %d bytes: want 1 to %d bytes", pkey.Show(raw), len(id), maxID)
+		return "", fmt.Errorf("%w: id is %s, of %d bytes: want 1 to %d bytes", ErrIDLength, pkey.Show(raw), len(id),
+			maxID)
 	}
 	return id, nil
 }
