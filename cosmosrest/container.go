@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
@@ -55,7 +54,7 @@ func postContainers(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return replyContainer(c, http.StatusCreated, made)
+	return replyContainer(c, http.StatusCreated, made, nil)
 }
 
 // listContainers lists the containers of a database.
@@ -93,13 +92,16 @@ func readContainer(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.in.Flag(wire.HeaderQuotaInfo) {
-		c.out.Set(wire.AnswerResourceQuota, containerQuota)
-		c.out.Set(wire.AnswerResourceUsage,
-			"functions=0;storedProcedures=0;triggers=0;documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
-		c.out.Set(wire.AnswerIndexProgress, "100") // no index needs to be rebuilt
+	var all []rangeStatistics
+	if c.in.Flag(wire.HeaderStatistics) {
+		if all, err = readStatistics(c, cont); err != nil {
+			return err
+		}
 	}
-	return replyContainer(c, http.StatusOK, cont)
+	if c.in.Flag(wire.HeaderQuotaInfo) {
+		setUsage(c, cont, all)
+	}
+	return replyContainer(c, http.StatusOK, cont, all)
 }
 
 // replaceContainer changes the policies of a container. Properties that decide where documents are stored cannot be
@@ -147,7 +149,7 @@ func replaceContainer(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return replyContainer(c, http.StatusOK, cont)
+	return replyContainer(c, http.StatusOK, cont, nil)
 }
 
 // deleteContainer deletes a container with its documents.
@@ -175,8 +177,8 @@ func deleteContainer(c *call) error {
 // containerQuota contains the service's limits of a container. Sizes are in KB, and -1 means no limit.
 const containerQuota = "functions=25;storedProcedures=100;triggers=25;documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;"
 
-// replyContainer answers with a container.
-func replyContainer(c *call, status int, cont *docstore.Container) error {
+// replyContainer answers with a container, and with its statistics if there are any.
+func replyContainer(c *call, status int, cont *docstore.Container, all []rangeStatistics) error {
 	part := cont.PartitionAt("")
 	c.out.SetSession(part.ID, cont.Newest(part.Range.Min))
 	if c.in.Method != http.MethodPut { // as in the service
@@ -186,6 +188,9 @@ func replyContainer(c *call, status int, cont *docstore.Container) error {
 		}
 	}
 	v, body := containerJSON(cont, c.out.Version)
+	if all != nil {
+		body = append(append(body[:len(body)-len("}")], `,"statistics":`...), append(wire.Encode(all), '}')...)
+	}
 	c.setOwner(cont)
 	return c.replyResource(status, v, body)
 }

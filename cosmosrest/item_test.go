@@ -384,7 +384,8 @@ func TestPatch(t *testing.T) {
 	a := patch(`[{"op":"add","path":"/tags/-","value":"y"},{"op":"set","path":"/s","value":{"t":1}},{"op":"replace","path":"/v","value":2},
 		{"op":"remove","path":"/old"},{"op":"incr","path":"/v","value":3},{"op":"move","from":"/from","path":"/to"},{"op":"set","path":"/none"}]`).want(t, 200)
 	if !strings.HasPrefix(string(a.body),
-		`{"id":"a","pk":"p","v":5,"tags":["x","y"],"s":{"t":1},"to":7,"none":null,"_rid":`) {
+		`{"id":"a","pk":"p","v":5,"tags":["x","y"],"_rid":`) ||
+		!strings.Contains(string(a.body), `"_attachments":"attachments/","s":{"t":1},"to":7,"none":null,"_ts":`) {
 		t.Fatalf("patched to %s", a.body)
 	}
 	if a.header.Get("x-ms-request-charge") != "6.50" {

@@ -180,14 +180,19 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return err
 	}
 	e := wire.Errorf(http.StatusBadRequest, wire.SubCrossPartition, wire.CodeBadRequest,
-		"The provided cross partition query can not be directly served by the gateway. The reason is its %s: "+
-			"want it range by range, as the plan in additionalErrorInfo says", construct)
+		firstChance+" The reason is its %s: want it range by range, as the plan in additionalErrorInfo says", construct)
 	e.Bare = true
 	if e.Extra, err = json.Marshal(string(plan)); err != nil {
 		return err
 	}
 	return e
 }
+
+// firstChance is what the service says of a query that the client has to run by its plan.
+const firstChance = "The provided cross partition query can not be directly served by the gateway. This is a first " +
+	"chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, " +
+	"but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely " +
+	"ignore this message."
 
 // planQuery serves POST docs with a query and the header for its plan. The plan tells a client how to run the query
 // over several partitions itself.

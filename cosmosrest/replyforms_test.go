@@ -14,7 +14,8 @@ func TestBatchesStoreNumbersAsTheServiceDoes(t *testing.T) {
 	all, statuses := w.send(t, `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p","n":1.0}},`+
 		`{"operationType":"Patch","id":"a","resourceBody":{"operations":[{"op":"add","path":"/m","value":2e1}]}}]`).
 		results(t, http.StatusOK)
-	if statuses != "201 200" || !strings.Contains(string(all[1].ResourceBody), `"n":1,"m":20,`) {
+	if statuses != "201 200" || !strings.Contains(string(all[1].ResourceBody), `"n":1,"_rid"`) ||
+		!strings.Contains(string(all[1].ResourceBody), `,"m":20,"_ts"`) {
 		t.Errorf("statuses %s, item %s", statuses, all[1].ResourceBody)
 	}
 	_, statuses = w.bulk(t, `[{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"b","pk":"p","n":1e400}},`+
