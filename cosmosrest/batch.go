@@ -245,7 +245,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		return nil, err
 	}
 	done, err := p.Commit(c.ctx, writes)
-	outcomes := make([]outcome, len(steps))
+	outcomes := outcomesOf(steps, stepOf, done.Results)
 	if err != nil {
 		one, ok := errors.AsType[*feed.WriteError](err)
 		if !ok { // an error of the store, not of a single write
@@ -254,12 +254,6 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 			return nil, err
 		}
 		outcomes = outcomesOfRefused(len(steps), stepOf[one.Index], refused(err))
-	}
-	for i, r := range done.Results {
-		at := stepOf[i]
-		spent := outcomes[at].charge // of the first write of a rename
-		outcomes[at] = steps[at].outcomeOf(r)
-		outcomes[at].charge += spent
 	}
 	if over := firstBeyond(outcomes, wire.MaxPage); over >= 0 && onlyReads(steps) {
 		spent := total(outcomes)
@@ -295,6 +289,18 @@ func writesOf(steps []step) (writes []docstore.Write, stepOf []int, err error) {
 		writes, stepOf = append(writes, w), append(stepOf, i)
 	}
 	return writes, stepOf, nil
+}
+
+// outcomesOf returns the outcomes of steps whose writes were carried out.
+func outcomesOf(steps []step, stepOf []int, results []feed.Result) []outcome {
+	outcomes := make([]outcome, len(steps))
+	for i, r := range results {
+		at := stepOf[i]
+		spent := outcomes[at].charge // of the first write of a rename
+		outcomes[at] = steps[at].outcomeOf(r)
+		outcomes[at].charge += spent
+	}
+	return outcomes
 }
 
 // outcomesOfRefused returns the outcomes of a batch refused because of one of its operations.

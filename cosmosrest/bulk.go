@@ -3,7 +3,9 @@ package cosmosrest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,13 +161,53 @@ func (b *bulk) runAll(ctx context.Context) {
 	}
 	var wait sync.WaitGroup
 	for _, line := range lines {
-		wait.Go(func() {
-			for _, i := range line {
-				b.runOperation(ctx, i)
-			}
-		})
+		wait.Go(func() { b.runLine(ctx, line) })
 	}
 	wait.Wait()
+}
+
+// runLine runs the operations of a key in order. As in the service, they have a single LSN. An operation that is
+// refused has no effect, so the others are tried again without it.
+func (b *bulk) runLine(ctx context.Context, line []int) {
+	for len(line) > 1 {
+		err := b.commitLine(ctx, line)
+		if err == nil {
+			return
+		}
+		one, ok := errors.AsType[*feed.WriteError](err)
+		if !ok || errors.Is(err, docstore.ErrBatchLimit) {
+			break
+		}
+		b.outcomes[line[one.Index]] = refused(err)
+		line = slices.Delete(line, one.Index, one.Index+1)
+	}
+	for _, i := range line { // a single one, or those that are too large together
+		b.runOperation(ctx, i)
+	}
+}
+
+// commitLine runs all operations of a key, or none and an error. The index of a [feed.WriteError] is that in line.
+func (b *bulk) commitLine(ctx context.Context, line []int) error {
+	steps := make([]step, len(line))
+	for at, i := range line {
+		steps[at] = b.steps[i]
+	}
+	writes, stepOf, err := writesOf(steps)
+	if err != nil {
+		return err
+	}
+	p := b.places[line[0]]
+	done, err := p.Commit(ctx, writes)
+	if one, ok := errors.AsType[*feed.WriteError](err); ok {
+		return &feed.WriteError{Index: stepOf[one.Index], Write: one.Write, Err: one.Err}
+	}
+	if err != nil {
+		return err
+	}
+	for at, o := range outcomesOf(steps, stepOf, done.Results) {
+		b.outcomes[line[at]] = b.cutToFit(o, steps[at].write.Op)
+	}
+	return nil
 }
 
 // runUntilError runs the operations in order until an operation fails.

@@ -217,7 +217,8 @@ func (r *replayer) compare(e *exchange, a answer) []string {
 	if e.ResponseBody != "" && e.Status < 400 {
 		var recorded, got any
 		text := e.ResponseBody
-		if strings.Contains(e.Path, "/permissions") { // a resource may be named by resource ids
+		// Permissions and offers may name their resources by resource ids.
+		if strings.Contains(e.Path, "/permissions") || strings.HasPrefix(e.Path, "/offers") {
 			text = r.translate(text)
 		}
 		if err := decodeNumbers([]byte(text), &recorded); err != nil {
@@ -304,6 +305,7 @@ var shapes = map[string]*regexp.Regexp{
 	"_etag":  regexp.MustCompile(`^"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"$`),
 	"_token": regexp.MustCompile(`^type=resource&ver=1&sig=`),
 	"_ts":    regexp.MustCompile(`^\d{9,10}$`), "lsn": regexp.MustCompile(`^\d+$`), "_lsn": regexp.MustCompile(`^\d+$`),
+	"offerLastReplaceTimestamp": regexp.MustCompile(`^\d{9,10}$`),
 }
 
 // compareJSON returns where a body differs from the recorded body.

@@ -19,6 +19,10 @@ func (r *replayer) arrange(e *exchange) {
 		return
 	}
 	parts := strings.Split(strings.Trim(e.Path, "/"), "/")
+	if parts[0] == "offers" {
+		r.needOffers(e)
+		return
+	}
 	creates := e.Method == http.MethodPost && e.Status == http.StatusCreated
 	if len(parts) < 2 && parts[0] != "dbs" {
 		return
@@ -113,6 +117,50 @@ func (r *replayer) arrangeUsers(e *exchange, parts []string) {
 			"resource":       json.RawMessage(fmt.Sprintf("%q", "dbs/"+parts[1]+"/colls/volcano1")),
 		})
 	}
+}
+
+// recordedOffer is an offer in a reply.
+type recordedOffer struct {
+	ID, Resource, OfferVersion string
+	Content                    struct{ OfferThroughput int }
+}
+
+// needOffers creates containers with the offers of a reply, unless the scenario knows them. Offers of the first
+// version, which had no throughput, do not exist here.
+func (r *replayer) needOffers(e *exchange) {
+	var one recordedOffer
+	var listed struct{ Offers []recordedOffer }
+	_ = json.Unmarshal([]byte(e.ResponseBody), &one)
+	_ = json.Unmarshal([]byte(e.ResponseBody), &listed)
+	for _, o := range append(listed.Offers, one) {
+		was := strings.Split(o.Resource, "/")
+		if o.OfferVersion != "V2" || r.isKnown(o.ID) || len(was) < 4 {
+			continue
+		}
+		db, id := r.nameOf(was[3], o.ID)
+		cont := r.create(r.t, db, named(id), map[string]string{
+			"x-ms-offer-throughput": strconv.Itoa(o.Content.OfferThroughput),
+		})
+		is := strings.Split(cont.Self(), "/")
+		r.ours[was[1]], r.ours[was[3]] = is[1], is[3]
+		r.ours[o.ID], _ = r.theOffer(r.t, "root.offerResourceId = '"+cont.RID()+"'")["id"].(string)
+	}
+}
+
+// nameOf returns the names of the database and the container of a recorded resource id; other is the name of a
+// container that the scenario does not name.
+func (r *replayer) nameOf(rid, other string) (db, id string) {
+	for _, e := range r.scenario {
+		var cont struct {
+			ID  string
+			RID string `json:"_rid"`
+		}
+		_ = json.Unmarshal([]byte(e.ResponseBody), &cont)
+		if cont.RID == rid {
+			return strings.Split(e.Path, "/")[2], cont.ID
+		}
+	}
+	return "offered", other
 }
 
 // needResource creates the container of a permission, unless the scenario knows it by its resource id.

@@ -151,6 +151,38 @@ func TestAWriteMayLeaveOutTwoSystemProperties(t *testing.T) {
 	}
 }
 
+// The operations of a key in a bulk have a single LSN, and each succeeds or fails by itself.
+func TestTheOperationsOfAKeyInABulkHaveOneLSN(t *testing.T) {
+	w, c := newContainer(t, Options{})
+	w.item(t, "taken", "")
+	op := func(id, key string) string {
+		return fmt.Sprintf(`{"operationType":"Create","partitionKey":"[\"%s\"]","resourceBody":{"id":%q,"pk":%q}}`, key,
+			id, key)
+	}
+	ops := []string{op("a", "p"), op("taken", "p"), op("x", "q"), op("b", "p"), op("a", "p"), op("c", "p")}
+	_, statuses := w.bulk(t, "["+strings.Join(ops, ",")+"]").results(t, http.StatusMultiStatus)
+	if statuses != "201 409 201 201 409 201" {
+		t.Errorf("statuses %s", statuses)
+	}
+	if head := c.Head(); head != 3 {
+		t.Errorf("the newest LSN is %d, want 3: one of the first item and one of each key", head)
+	}
+	var first int64
+	for _, id := range []string{"a", "b", "c"} {
+		p, err := c.LogicalPartition(`["p"]`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		item, err := p.Item(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first = max(first, item.LSN); item.LSN != first {
+			t.Errorf("item %s has LSN %d, another one %d", id, item.LSN, first)
+		}
+	}
+}
+
 // A replace with another id renames the item in a batch and in a bulk as it does alone.
 func TestABatchRenamesItems(t *testing.T) {
 	w, c := newContainer(t, Options{})
