@@ -48,7 +48,8 @@ func TestGroupsAreSortedByAggregatesIfTheServerIsLenient(t *testing.T) {
 	for _, lenient := range []bool{false, true} {
 		w, _ := newContainer(t, Options{Lenient: lenient})
 		for i, k := range []string{"a", "b", "b", "c", "a", "b", "d"} {
-			w.do(t, "POST", docs, under("p"), fmt.Sprintf(`{"id":"%d","pk":"p","k":%q}`, i, k)).want(t, http.StatusCreated)
+			body := fmt.Sprintf(`{"id":"%d","pk":"p","k":%q}`, i, k)
+			w.do(t, "POST", docs, under("p"), body).want(t, http.StatusCreated)
 		}
 		a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0"), query)
 		if !lenient {

@@ -21,21 +21,11 @@ type pathIndex struct {
 // precisions are the precisions of indexes that name none.
 var precisions = map[string]int{"range": -1, "hash": 3}
 
-// shapeIndexing gives the indexing policy the form of a version of the protocol. In every version the mode is in lower
-// case, and a policy that names no path at all includes all paths.
+// shapeIndexing gives the indexing policy the form of a version of the protocol: with or without kinds of indexes.
 func (p properties) shapeIndexing(version string) {
-	policy, own := indexing{}, properties{}
-	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
-	_ = json.Unmarshal(p["indexingPolicy"], &own)
-	if policy.Mode != "" {
-		own["indexingMode"] = wire.Encode(strings.ToLower(policy.Mode))
-	}
-	isRoot := func(path indexedPath) bool { return path.Path == rootPath || path.Path == oldRootPath }
-	var included []properties
+	own, included := properties{}, []properties{}
+	_ = json.Unmarshal(p["indexingPolicy"], &own) // cannot fail: checked when it was received
 	_ = json.Unmarshal(own["includedPaths"], &included)
-	if len(included) == 0 && !strings.EqualFold(policy.Mode, "none") && !slices.ContainsFunc(policy.Excluded, isRoot) {
-		included = []properties{{"path": wire.Encode(rootPath)}}
-	}
 	for _, path := range included {
 		if wire.HasIndexKinds(version) {
 			path["indexes"] = wire.Encode(oldIndexes(path["indexes"]))
@@ -43,9 +33,7 @@ func (p properties) shapeIndexing(version string) {
 			delete(path, "indexes")
 		}
 	}
-	if included != nil {
-		own["includedPaths"] = wire.Encode(included)
-	}
+	own["includedPaths"] = wire.Encode(included)
 	p["indexingPolicy"] = wire.Encode(own)
 }
 

@@ -33,6 +33,11 @@ func TestIndexingPoliciesHaveTheFormOfTheVersion(t *testing.T) {
 		},
 		{"no path", `{"includedPaths":[],"excludedPaths":[]}`, indexed, plain},
 		{
+			"no index", `{"indexingMode":"None","automatic":false}`,
+			`{"indexingMode":"none","automatic":false,"includedPaths":[],"excludedPaths":[]}`,
+			`{"indexingMode":"none","automatic":false,"includedPaths":[],"excludedPaths":[]}`,
+		},
+		{
 			"nothing is included", `{"includedPaths":[],"excludedPaths":[{"path":"/*"}]}`,
 			`{"indexingMode":"consistent","automatic":true,"includedPaths":[],` +
 				`"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}`,
@@ -47,7 +52,8 @@ func TestIndexingPoliciesHaveTheFormOfTheVersion(t *testing.T) {
 				"2015-12-16": test.before, "2018-08-31": test.before,
 				"2018-09-17": test.since, "2018-12-31": test.since, "": test.since,
 			} {
-				a := w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-version": version}, "").want(t, http.StatusOK)
+				headers := map[string]string{"x-ms-version": version}
+				a := w.do(t, "GET", "/dbs/db/colls/c", headers, "").want(t, http.StatusOK)
 				checkPolicy(t, "version "+version, a.object(t), want)
 			}
 			all := w.do(t, "GET", "/dbs/db/colls", map[string]string{"x-ms-version": "2015-12-16"}, "")

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Index metrics: the indexes that the service would use for a query. This server has no indexes of paths, so the metrics
-// follow from the query's conditions and from the indexing policy.
+// Index metrics: the indexes that the service would use for a query. This server has no indexes of paths, so the
+// metrics follow from the query's conditions and from the indexing policy.
 
 // indexUse is the second version of the index metrics.
 type indexUse struct {
@@ -24,8 +24,8 @@ type indexLists struct {
 
 type singleIndex struct{ IndexSpec string }
 
-// indexMetrics returns the indexes of the paths by which the query filters and sorts, in the second version of the index
-// metrics: JSON in which clients replace percent escapes.
+// indexMetrics returns the indexes of the paths by which the query filters and sorts, in the second version of the
+// index metrics: JSON in which clients replace percent escapes.
 func (q *itemQuery) indexMetrics() string {
 	var policy indexing
 	p := describe(q.cont.Spec(), readMeta(q.cont.Spec().Meta).Body)

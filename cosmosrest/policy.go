@@ -272,7 +272,7 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 		p["uniqueKeyPolicy"] = uniquePolicyOf(s)
 	}
 	p.complete("indexingPolicy", indexingDefaults(p))
-	p.excludeETag()
+	p.settlePaths()
 	p.complete("conflictResolutionPolicy", conflictDefaults(p))
 	p.complete("geospatialConfig", properties{"type": wire.Encode("Geography")})
 	return p

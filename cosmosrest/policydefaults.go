@@ -28,19 +28,29 @@ func indexingDefaults(p properties) properties {
 	}
 }
 
-// excludeETag adds the path of the ETag to the excluded paths, as the service does. If nothing is indexed, nothing is
-// excluded.
-func (p properties) excludeETag() {
+// settlePaths writes an indexing policy as the service answers it: the mode in lower case, all paths if none is
+// included, and the path of the ETag among the excluded paths. If nothing is indexed, the paths stay as they are.
+func (p properties) settlePaths() {
 	policy, own := indexing{}, properties{}
 	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
 	_ = json.Unmarshal(p["indexingPolicy"], &own)
-	if strings.EqualFold(policy.Mode, "none") || slices.Contains(slices.Concat(policy.Included, policy.Excluded),
-		indexedPath{etagPath}) {
+	mode := strings.ToLower(policy.Mode)
+	own["indexingMode"] = wire.Encode(mode)
+	if mode == "none" {
+		p["indexingPolicy"] = wire.Encode(own)
 		return
 	}
-	var excluded []json.RawMessage // paths may have members that are unknown here
+	var included, excluded []properties // paths may have members that are unknown here
+	_ = json.Unmarshal(own["includedPaths"], &included)
 	_ = json.Unmarshal(own["excludedPaths"], &excluded)
-	own["excludedPaths"] = wire.Encode(append(excluded, wire.Encode(indexedPath{etagPath})))
+	if len(included) == 0 && !slices.Contains(policy.Excluded, indexedPath{rootPath}) &&
+		!slices.Contains(policy.Excluded, indexedPath{oldRootPath}) {
+		included = []properties{{"path": wire.Encode(rootPath)}}
+	}
+	if !slices.Contains(slices.Concat(policy.Included, policy.Excluded), indexedPath{etagPath}) {
+		excluded = append(excluded, properties{"path": wire.Encode(etagPath)})
+	}
+	own["includedPaths"], own["excludedPaths"] = wire.Encode(append([]properties{}, included...)), wire.Encode(excluded)
 	p["indexingPolicy"] = wire.Encode(own)
 }
 

@@ -67,6 +67,7 @@ const unordered = [
   }))],
   ["SELECT c.colour, c.city, COUNT(1) AS count FROM c WHERE c.n < 30 GROUP BY c.colour, c.city", grouped((d) => `${d.colour}/${d.city}`, (_, of) => ({ colour: of[0].colour, city: of[0].city, count: of.length }), docs.filter((d) => d.n < 30))],
   ["SELECT c.colour FROM c GROUP BY c.colour", colours.map((colour) => ({ colour }))],
+  ["SELECT c.colour, COUNT(1) AS count FROM c GROUP BY c.colour ORDER BY c.colour DESC", colours.map((colour) => ({ colour, count: 15 }))],
   ["SELECT VALUE COUNT(1) FROM c GROUP BY c.colour", [15, 15, 15, 15]],
   ["SELECT c.odd > 0 AS odd, COUNT(1) AS count FROM c GROUP BY c.odd > 0", [{ count: 30 }, { odd: true, count: 30 }]],
 ];

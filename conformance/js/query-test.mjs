@@ -211,6 +211,8 @@ test("aggregates, DISTINCT and GROUP BY within one key", async () => {
   assert.deepEqual(sorted(await of("SELECT DISTINCT VALUE c.at.city FROM c")), ["Oslo", "Zürich"]);
   const groups = await of("SELECT c.colour, COUNT(1) AS count FROM c GROUP BY c.colour");
   assert.deepEqual(sorted(groups.map((g) => `${g.colour} ${g.count}`)), ["blue 2", "green 2", "red 2"]);
+  const descending = await of("SELECT c.colour, COUNT(1) AS count FROM c GROUP BY c.colour ORDER BY c.colour DESC");
+  assert.deepEqual(descending.map((g) => g.colour), ["red", "green", "blue"]);
 });
 
 test("readAll reads all, or all of a key in the order of writing", async () => {

@@ -44,7 +44,7 @@ func toString(f *frame, args []value) value {
 	if args[0].kind == str {
 		return args[0]
 	}
-	return f.madeText(args[0].appendJSON(nil))
+	return f.madeText(args[0].plainJSON())
 }
 
 // objectToArray makes [{"k": name, "v": value}, …]. The caller can replace the names k and v.

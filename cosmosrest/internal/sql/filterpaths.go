@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// The paths by which a query filters and sorts, for index metrics. In the service, each of them is answered by an index.
+// The paths by which a query filters and sorts, for index metrics. In the service, an index answers each of them.
 
 // comparisons are the operators that an index answers if one side is a path and the other is constant.
 var comparisons = []string{"=", "!=", "<>", "<", "<=", ">", ">=", "IN", "BETWEEN", "LIKE"}

@@ -53,10 +53,10 @@ const maxStrays = 20
 
 // compileGroupOrder compiles ORDER BY beside GROUP BY, which sorts the groups. Its keys may use what SELECT may use:
 // the expressions of GROUP BY, and aggregates.
-func (c *compiler) compileGroupOrder(p *plan, list []*orderRef) {
+func compileGroupOrder(c *compiler, p *plan, list []*orderRef) {
 	mark := c.countStrays()
 	c.agg.open = true
-	p.order = c.compileKeys(list)
+	p.order = compileKeys(c, list)
 	c.agg.open = false
 	if lost := c.agg.strays[mark:]; len(lost) > 0 {
 		c.failFirst(strayError(lost, "ORDER BY clause"))

@@ -22,7 +22,7 @@ func (b *Bound) Keys(paths [][]string, most int) (keys [][]json.RawMessage, ok b
 	for _, values := range found {
 		var key []json.RawMessage
 		for _, v := range values {
-			key = append(key, v.appendJSON(nil))
+			key = append(key, v.plainJSON())
 		}
 		keys = append(keys, key)
 	}

@@ -192,9 +192,9 @@ func (e *expr) lastName(c *compiler) string {
 func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	tail := stmt.Tail
 	if len(p.groups) > 0 {
-		c.compileGroupOrder(p, tail.Order)
+		compileGroupOrder(c, p, tail.Order)
 	} else {
-		p.order = c.compileKeys(tail.Order)
+		p.order = compileKeys(c, tail.Order)
 	}
 	if tail.Rank != nil {
 		compileRank(c, p, tail.Rank)
@@ -210,7 +210,7 @@ func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 }
 
 // compileKeys compiles the keys of ORDER BY.
-func (c *compiler) compileKeys(list []*orderRef) (keys []orderKey) {
+func compileKeys(c *compiler, list []*orderRef) (keys []orderKey) {
 	for _, ordered := range list {
 		keys = append(keys, compileKey(c, ordered))
 	}

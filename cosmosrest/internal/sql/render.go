@@ -233,7 +233,6 @@ func (r renderer) literal(token string) string {
 // numeral returns a number. Whole numbers of 64 bits keep all their digits. As in the service, other numbers have 15
 // digits if these are enough for the exact value, otherwise 17.
 func numeral(token string) string {
-	const few, all = 15, 17
 	if n, err := strconv.ParseInt(token, 10, 64); err == nil {
 		return strconv.FormatInt(n, 10)
 	}
@@ -241,11 +240,7 @@ func numeral(token string) string {
 	if err != nil {
 		return token // the compiler has refused this number
 	}
-	short := strconv.FormatFloat(f, 'g', few, 64)
-	if same, err := strconv.ParseFloat(short, 64); err == nil && same == f {
-		return short
-	}
-	return strconv.FormatFloat(f, 'g', all, 64)
+	return string(appendDouble(nil, f))
 }
 
 // text returns the query's text from an offset to the end of the last token before a second offset. text reads

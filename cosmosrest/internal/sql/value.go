@@ -139,8 +139,8 @@ func (v value) decode() value {
 func (v value) isBool() bool { return v.kind == isTrue || v.kind == isFalse }
 
 // asWritten reports whether output repeats the value's original text. This is so for strings, arrays and objects, for
-// whole numbers of 64 bits, and for numbers outside the range of a double. Any other number is written as a double in
-// its short form (0.0 is 0, and 1e2 is 100), as in the service, because clients read counts and keys in this form.
+// whole numbers of 64 bits, and for numbers outside the range of a double. Any other number is written as a double of
+// the service (0.0 is 0, and 1e2 is 100), because clients read counts and keys in this form.
 // Whole numbers of 64 bits keep digits for which a double has no room. Numbers within documents, arrays and objects
 // keep their text.
 func (v value) asWritten() bool {
@@ -176,14 +176,33 @@ func (v value) appendJSON(dst []byte) []byte {
 	case isFalse:
 		return append(dst, "false"...)
 	case number:
-		if f := v.float(); math.Abs(f) >= 1<<63 { // does not fit in 64 bits
-			return strconv.AppendFloat(dst, f, 'e', -1, 64)
-		}
-		return rawjson.AppendNumber(dst, v.float())
+		return appendDouble(dst, v.float())
 	case str:
 		return rawjson.AppendString(dst, v.text)
 	}
 	return dst
+}
+
+// appendDouble appends a number as the service writes doubles in rows: whole numbers of 64 bits with all digits, others
+// with 15 digits if these are the same number, otherwise with 17.
+func appendDouble(dst []byte, f float64) []byte {
+	const few, all = 15, 17
+	if f == math.Trunc(f) && math.Abs(f) < 1<<63 {
+		return rawjson.AppendNumber(dst, f)
+	}
+	short := strconv.AppendFloat(dst, f, 'g', few, 64)
+	if same, err := strconv.ParseFloat(string(short[len(dst):]), 64); err == nil && same == f {
+		return short
+	}
+	return strconv.AppendFloat(dst, f, 'g', all, 64)
+}
+
+// plainJSON is [value.appendJSON] with numbers as JavaScript writes them.
+func (v value) plainJSON() []byte {
+	if v.kind == number && !v.asWritten() {
+		return rawjson.AppendNumber(nil, v.float())
+	}
+	return v.appendJSON(nil)
 }
 
 // maxCanonicalDepth limits how deep two values are compared. As in the service, documents have at most 128 levels;
