@@ -72,7 +72,7 @@ func eachContainer(c *call, answer func(resources, *call) error) error {
 	all := resources{member: "DocumentCollections", rid: d.RID}
 	for _, cont := range c.s.db.Containers() {
 		if cont.Database() == d.ID {
-			_, body := containerJSON(cont)
+			_, body := containerJSON(cont, c.out.Version)
 			all.all = append(all.all, resource{cont.ID(), body})
 		}
 	}
@@ -161,7 +161,7 @@ func deleteContainer(c *call) error {
 	if err != nil {
 		return err
 	}
-	v, _ := containerJSON(cont)
+	v, _ := containerJSON(cont, c.out.Version)
 	if err := c.in.RefuseOther(v.ETag); err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func replyContainer(c *call, status int, cont *docstore.Container, all []rangeSt
 			c.out.Set(wire.AnswerShared, "true")
 		}
 	}
-	v, body := containerJSON(cont)
+	v, body := containerJSON(cont, c.out.Version)
 	if all != nil {
 		body = append(append(body[:len(body)-len("}")], `,"statistics":`...), append(wire.Encode(all), '}')...)
 	}
@@ -219,12 +219,13 @@ func (s *Server) sharesThroughput(cont *docstore.Container) bool {
 // ignored.
 var systemMembers = []string{"_rid", "_self", "_etag", "_ts", "_docs", "_sprocs", "_triggers", "_udfs", "_conflicts"}
 
-// containerJSON returns a container as clients see it: with the properties that the client sent or, if a program
-// created the container without the server, with those of its specification.
-func containerJSON(cont *docstore.Container) (version, []byte) {
+// containerJSON returns a container as clients of a version of the protocol see it: with the properties that the client
+// sent or, if a program created the container without the server, with those of its specification.
+func containerJSON(cont *docstore.Container, protocol string) (version, []byte) {
 	spec := cont.Spec()
 	m := readMeta(spec.Meta)
 	p := describe(spec, m.Body)
+	p.shapeIndexing(protocol)
 	for _, name := range []string{"docs", "sprocs", "triggers", "udfs", "conflicts"} {
 		p["_"+name] = wire.Encode(name + "/")
 	}

@@ -284,7 +284,7 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 		p["uniqueKeyPolicy"] = uniquePolicyOf(s)
 	}
 	p.complete("indexingPolicy", indexingDefaults(p))
-	p.settlePaths()
+	p.excludeETag()
 	p.complete("conflictResolutionPolicy", conflictDefaults(p))
 	p.complete("geospatialConfig", properties{"type": wire.Encode("Geography")})
 	return p

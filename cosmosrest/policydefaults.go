@@ -28,31 +28,19 @@ func indexingDefaults(p properties) properties {
 	}
 }
 
-// settlePaths writes an indexing policy as the service answers it: the mode in lower case, all paths if none is
-// included, no kinds of indexes (as in policies of 2018 and earlier), and the path of the ETag among the excluded
-// paths. If nothing is indexed, the policy stays as it is.
-func (p properties) settlePaths() {
+// excludeETag adds the path of the ETag to the excluded paths, as the service does. If nothing is indexed, nothing is
+// excluded.
+func (p properties) excludeETag() {
 	policy, own := indexing{}, properties{}
 	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
 	_ = json.Unmarshal(p["indexingPolicy"], &own)
-	mode := strings.ToLower(policy.Mode)
-	if mode == "none" {
+	if strings.EqualFold(policy.Mode, "none") || slices.Contains(slices.Concat(policy.Included, policy.Excluded),
+		indexedPath{etagPath}) {
 		return
 	}
-	own["indexingMode"] = wire.Encode(mode)
-	var included, excluded []properties // paths may have members that are unknown here
-	_ = json.Unmarshal(own["includedPaths"], &included)
+	var excluded []json.RawMessage // paths may have members that are unknown here
 	_ = json.Unmarshal(own["excludedPaths"], &excluded)
-	for _, path := range included {
-		delete(path, "indexes")
-	}
-	if len(included) == 0 && !slices.Contains(policy.Excluded, indexedPath{rootPath}) {
-		included = []properties{{"path": wire.Encode(rootPath)}}
-	}
-	if !slices.Contains(slices.Concat(policy.Included, policy.Excluded), indexedPath{etagPath}) {
-		excluded = append(excluded, properties{"path": wire.Encode(etagPath)})
-	}
-	own["includedPaths"], own["excludedPaths"] = wire.Encode(append([]properties{}, included...)), wire.Encode(excluded)
+	own["excludedPaths"] = wire.Encode(append(excluded, wire.Encode(indexedPath{etagPath})))
 	p["indexingPolicy"] = wire.Encode(own)
 }
 

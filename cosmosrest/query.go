@@ -82,7 +82,7 @@ func (q *itemQuery) answer(c *call) (err error) {
 	}
 	switch {
 	case c.in.Flag(wire.HeaderIndexMetricsV2):
-		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetricsV2)
+		c.out.Set(wire.AnswerIndexMetrics, q.indexMetrics())
 	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, q.IndexMetrics())
 	}

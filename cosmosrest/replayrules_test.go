@@ -16,7 +16,6 @@ var replayRules = []replayRule{
 	{"GET /dbs", "body.Databases[", "a list is in the order of the ids here; the service's order has no rule"},
 	{"rest-docs", "has conflictResolutionPolicy", olderBody},
 	{"rest-docs", "has geospatialConfig", olderBody},
-	{"rest-docs", "includedPaths[0] has no indexes", "the service leaves out the kinds of indexes since"},
 	{"GET /dbs/SampleDatabase/colls", "has partitionKey", noKeyAtAll},
 	{"/dbs/XrdaAA==/colls/", "status 400 instead of 200", noKeyAtAll},
 	{"/dbs/cli000004/colls", "status 400 instead of 201", noKeyAtAll},
@@ -54,7 +53,6 @@ var replayRules = []replayRule{
 	{"UoEi5w+upwA=/docs", "status 400", "a container without partition key needs no permission to cross partitions"},
 	{"hosted 2026-10-10 POST /dbs/dbimp_it/colls/kv/docs", `"tiny":5e-324`, byNumbers},
 	{"hosted 2026-10-10 POST /dbs/dbimp_it/colls/kv/docs", `"d":0.3333333333333333}`, byNumbers},
-	{"hosted", "'ORDER BY' is not supported in presence of GROUP BY", "the planner of 2026 takes it, older ones do not"},
 }
 
 // Reasons that several rules have.

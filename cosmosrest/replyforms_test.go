@@ -53,6 +53,21 @@ func TestAnIDWithAQuestionMarkMayBeSentAsItIs(t *testing.T) {
 	w.do(t, "GET", docs+"/a?b", h, "").want(t, http.StatusOK)
 }
 
+// .NET writes a slash in an id as it is. The service creates the item, and finds nothing behind the path.
+func TestAPathBehindAnItemIsNotFound(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", docs, under("p"), `{"id":"a/b","pk":"p"}`).want(t, http.StatusCreated)
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		for _, path := range []string{"/a/b", "/a/b/c"} {
+			m := w.do(t, method, docs+path, under("p"), `{"id":"a/b","pk":"p"}`).refused(t, http.StatusNotFound, "0",
+				"NotFound")
+			if !strings.Contains(m, "Resource Not Found") {
+				t.Errorf("%s %s: %s", method, path, m)
+			}
+		}
+	}
+}
+
 func TestDatabasesHaveALSNThatGrows(t *testing.T) {
 	w := newWorld(t, Options{})
 	made := w.do(t, "POST", "/dbs", nil, `{"id":"a"}`).want(t, http.StatusCreated).header.Get("lsn")
