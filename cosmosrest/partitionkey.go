@@ -119,6 +119,10 @@ func queryConflicts(c *call) error {
 		e.Allow = "GET, POST"
 		return e
 	}
+	// As for items, a query names a key or asks to cross partitions.
+	if c.in.Header(wire.HeaderKey) == "" && !c.in.Flag(wire.HeaderCrossPartition) && !c.s.o.Lenient {
+		return crossingDisabled()
+	}
 	return noConflicts(c, resources.queryPage)
 }
 

@@ -167,11 +167,7 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	}
 	// SDKs that make a container without a partition key do not ask to cross keys when they query the container.
 	if !c.in.Flag(wire.HeaderCrossPartition) && !isKeyless(q.cont) {
-		e := wire.BadRequest("Cross partition query is required but disabled. Please set " +
-			"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
-			"your query to avoid this exception. A filter that leaves one partition key does")
-		e.Bare = true
-		return e
+		return crossingDisabled()
 	}
 	construct := q.Crosses()
 	if construct == "" {
@@ -190,6 +186,15 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	if e.Extra, err = json.Marshal(string(plan)); err != nil {
 		return err
 	}
+	return e
+}
+
+// crossingDisabled returns the refusal of a query that does not ask to cross partitions.
+func crossingDisabled() error {
+	e := wire.BadRequest("Cross partition query is required but disabled. Please set " +
+		"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
+		"your query to avoid this exception. A filter that leaves one partition key does")
+	e.Bare = true
 	return e
 }
 

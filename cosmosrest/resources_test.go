@@ -22,6 +22,10 @@ func TestThereAreNoConflicts(t *testing.T) {
 		}
 	}
 	w.do(t, "POST", path, across(), `{"query":"SELECT"}`).want(t, http.StatusBadRequest)
+	alone := across("x-ms-documentdb-query-enablecrosspartition", "")
+	w.do(t, "POST", path, alone, `{"query":"SELECT * FROM c"}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
+	alone["x-ms-documentdb-partitionkey"] = `["p"]`
+	w.do(t, "POST", path, alone, `{"query":"SELECT * FROM c"}`).want(t, http.StatusOK)
 	w.do(t, "GET", path+"/x", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "DELETE", path+"/x", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "POST", path, nil, `{"id":"x"}`).refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
