@@ -295,7 +295,7 @@ conformance-java: ## the Java SDK and its processor against this server (skipped
 	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
 	{ mvn -q -B -Dstyle.color=never -f conformance/java/pom.xml dependency:build-classpath -Dmdep.outputFile="$$dir/classpath" || \
 		{ echo "skipped: the SDK cannot be had"; exit 0; }; } && \
-	javac -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/java/*.java && \
+	javac -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/java/*.java conformance/javaserver/*.java && \
 	$(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
 	java -cp "$$dir/classes:$$(cat "$$dir/classpath")" Run "$$dir/changefeed" "$$dir"
 
@@ -310,7 +310,7 @@ conformance-spring: ## Spring Data against this server (skipped without java, ja
 	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && \
 	{ mvn -q -B -Dstyle.color=never -f conformance/spring/pom.xml dependency:build-classpath -Dmdep.outputFile="$$dir/classpath" || \
 		{ echo "skipped: the library cannot be had"; exit 0; }; } && \
-	javac -parameters -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/spring/*.java && \
+	javac -parameters -d "$$dir/classes" -cp "$$(cat "$$dir/classpath")" conformance/spring/*.java conformance/javaserver/*.java && \
 	$(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
 	java -cp "$$dir/classes:$$(cat "$$dir/classpath")" conformance.Run "$$dir/changefeed" "$$dir"
 

@@ -141,7 +141,7 @@ func (s *Leases) pollRanges(ctx context.Context, at cursor, hold time.Duration) 
 			now = date
 		}
 		for _, ch := range page.Changes {
-			s.choosePrefix(ch.ID)
+			s.prefix.Learn(ch.ID)
 			if s.isOwn(ch.ID) {
 				changed = append(changed, s.readRecord(ch.Body))
 			}

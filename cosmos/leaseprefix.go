@@ -31,7 +31,7 @@ func (s *Leases) findOtherNames(ctx context.Context) error {
 		return err
 	}
 	ids := slices.Sorted(maps.Keys(found))
-	s.choosePrefix(ids...)
+	s.prefix.Learn(ids...)
 	var strange []feed.Record
 	for _, id := range ids {
 		if record, ok := s.unit.Record(s.Prefix(), id, found[id]); ok && !s.isOwn(id) {
@@ -42,31 +42,6 @@ func (s *Leases) findOtherNames(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.strange = strange
 	return nil
-}
-
-// choosePrefix chooses the prefix of the unit by the ids of its documents, unless the prefix is final. A unit that does
-// not exist yet may be made by a processor that calls this machine by another name.
-func (s *Leases) choosePrefix(ids ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.begun {
-		s.prefix, s.begun = s.unit.Choose(ids), s.unit.Begun(ids...)
-	}
-}
-
-// keepPrefix makes the prefix final and returns it.
-func (s *Leases) keepPrefix() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begun = true
-	return s.prefix
-}
-
-// mayMove reports whether the unit may still be made under another name of this machine.
-func (s *Leases) mayMove() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.begun && len(s.unit.Prefixes()) > 1
 }
 
 // databaseRID returns the database's part of a container's resource id, its first 4
@@ -83,11 +58,7 @@ func databaseRID(rid string) (string, error) {
 // and account. If a unit was made under another name of this machine, such as localhost for 127.0.0.1, the unit keeps
 // this prefix, because a second prefix would make a second unit. As long as a unit has no leases, its prefix may
 // change.
-func (s *Leases) Prefix() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.prefix
-}
+func (s *Leases) Prefix() string { return s.prefix.String() }
 
 // Searched returns the prefixes that [OpenLeases] searches for: the prefixes of other names of this machine, and of
 // Java's older processor. If records have another prefix than [Leases.Prefix], they are listed with Err set.

@@ -56,9 +56,9 @@ type Leases struct {
 	every time.Duration
 	hold  time.Duration // how long the server holds a read; 0 is never
 
+	prefix *leasedoc.UnitPrefix
+
 	mu      sync.Mutex
-	prefix  string
-	begun   bool          // the unit has a lease or marker, or this store has created a record; the prefix is final
 	strange []feed.Record // leases of the unit under other prefixes, found at the start
 	newest  time.Time     // the latest time of a record
 	polled  time.Time     // when the feed was last read, by our clock
@@ -104,6 +104,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 		Processor: processor, Host: monitored.client.endpoint.Hostname(),
 		DatabaseRID: database, ContainerRID: monitored.rid, Database: monitored.database, Container: monitored.id,
 	}}
+	s.prefix = leasedoc.NewUnitPrefix(s.unit)
 	if err := s.findOtherNames(ctx); err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
@@ -151,7 +152,7 @@ const maxListPages = 10_000
 
 // List implements [feed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
-	if s.mayMove() {
+	if s.prefix.MayChange() {
 		if err := s.findOtherNames(ctx); err != nil {
 			return nil, time.Time{}, fmt.Errorf("list leases: %w", err)
 		}
@@ -222,7 +223,7 @@ func (s *Leases) isOwn(id string) bool {
 
 // Create implements [feed.LeaseStore].
 func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
-	record.ID, record.ETag = leasedoc.ID(s.keepPrefix(), record.Kind, record.Token), ""
+	record.ID, record.ETag = leasedoc.ID(s.prefix.Keep(), record.Kind, record.Token), ""
 	return s.writeRecord(ctx, "create", feed.WriteCreate, record)
 }
 

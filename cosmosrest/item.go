@@ -1,6 +1,8 @@
 package cosmosrest
 
 import (
+	"cmp"
+	"iter"
 	"net/http"
 	"strings"
 
@@ -108,7 +110,13 @@ func (s *Server) gatewayTakes(id string) error {
 // idOf returns the id of the item with a resource id. If there is no such item, idOf returns the resource id, which
 // is then not found as an id. There is no index of resource ids, so idOf reads the logical partition.
 func (c *call) idOf(cont *docstore.Container, key feed.PartitionKey, rid string) (string, error) {
-	for item, err := range cont.Logical(c.ctx, key, 0) {
+	id, err := findRID(c, cont.Logical(c.ctx, key, 0), rid)
+	return cmp.Or(id, rid), err
+}
+
+// findRID returns the id of the item with a resource id, or "" if the items do not have it.
+func findRID(c *call, items iter.Seq2[docstore.Item, error], rid string) (string, error) {
+	for item, err := range items {
 		if err != nil {
 			return "", err
 		}
@@ -119,7 +127,7 @@ func (c *call) idOf(cont *docstore.Container, key feed.PartitionKey, rid string)
 			return item.ID, nil
 		}
 	}
-	return rid, nil
+	return "", nil
 }
 
 // canonicalKey returns a partition key in canonical form, or "" if the key cannot be read: the operation refuses it.

@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
-	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Permissions say what the owner of a resource token may do in a container, with a partition key, or with an item.
@@ -170,16 +168,9 @@ func (p *permission) checkKey(cont *docstore.Container) error {
 // itemWithRID returns the id of the item with a resource id. There is no index of resource ids, so itemWithRID reads
 // the container.
 func itemWithRID(c *call, cont *docstore.Container, rid string) (string, error) {
-	for item, err := range cont.Items(c.ctx, feed.FullRange(), "") {
-		if err != nil {
-			return "", err
-		}
-		if err := c.work.Work(meter.DocWork + len(item.Body)); err != nil {
-			return "", err
-		}
-		if service.SystemText(item.Body, "_rid") == rid {
-			return item.ID, nil
-		}
+	id, err := findRID(c, cont.Items(c.ctx, feed.FullRange(), ""), rid)
+	if err != nil || id != "" {
+		return id, err
 	}
 	return "", wire.NotFound(0, wire.NoResource+": there is no item %q in container %q", rid, cont.ID())
 }

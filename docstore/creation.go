@@ -1,15 +1,11 @@
 package docstore
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 
-	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
@@ -35,18 +31,16 @@ func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) i
 
 // documents calls yield for the documents of a range until yield returns false.
 func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, yield func(Item, error) bool) error {
-	part, err := s.l.partitionOfAll(rng)
-	if err != nil {
-		return err
-	}
-	head, err := s.LSN()
+	part, head, err := s.partitionAt(rng)
 	if err != nil {
 		return err
 	}
 	m := merge{
-		s: s, logs: s.l.logsOf(part), rng: rng, after: after, head: head,
-		walked: max(birthLSN(after)-1, 0), movedAfter: after, chunk: minChunk, movedChunk: minChunk,
+		s: s, part: part, logs: s.l.logsOf(part), rng: rng, after: after, head: head,
+		walked: max(birthLSN(after)-1, 0), chunk: minChunk,
+		movedQueue: movedQueue{movedAfter: after, movedChunk: minChunk},
 	}
+	defer m.endTurn()
 	for {
 		item, found, err := m.nextItem(ctx)
 		if err != nil || !found || !yield(item, nil) {
@@ -58,6 +52,7 @@ func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, y
 // merge merges the log of a partition with the index of moved documents.
 type merge struct {
 	s     *Snapshot
+	part  *partition
 	logs  []uint32
 	rng   feed.Range
 	after int64 // numbers up to this one are left out
@@ -66,28 +61,16 @@ type merge struct {
 	fresh  []Item // documents at the place of their creation
 	walked int64  // LSN up to which the logs were read
 	chunk  int
+	passed int // versions of moved documents in the logs so far
 
-	moved      []movedDoc
-	loaded     int   // how many of these have been looked up
-	movedAfter int64 // number up to which the index was read
-	movedChunk int
-	movedEnd   bool
-}
-
-// movedDoc is a document in the index of moved documents: its number, and its key in the primary index. A document
-// that was looked up and has expired has no item.
-type movedDoc struct {
-	number int64
-	key    []byte
-	slot   slot
-	item   *Item
+	movedQueue
 }
 
 // nextItem returns the document with the lowest number.
 func (m *merge) nextItem(ctx context.Context) (Item, bool, error) {
 	for {
 		if len(m.moved) == 0 && !m.movedEnd {
-			if err := m.readMoved(ctx); err != nil {
+			if err := m.refillMoved(ctx); err != nil {
 				return Item{}, false, err
 			}
 		}
@@ -105,146 +88,29 @@ func (m *merge) nextItem(ctx context.Context) (Item, bool, error) {
 				return Item{}, false, err
 			}
 		case len(m.moved) == 0:
-			return Item{}, false, nil
-		case m.loaded == 0:
+			return Item{}, false, m.checkEnd()
+		case !m.moved[0].loaded:
 			if err := m.loadMoved(); err != nil {
 				return Item{}, false, err
 			}
 		default:
-			item := m.moved[0].item
-			m.moved, m.loaded = m.moved[1:], m.loaded-1
-			if item != nil {
-				return *item, true, nil
+			doc := m.moved[0]
+			m.moved = m.moved[1:]
+			if !doc.gone {
+				m.shown++
+				return doc.item, true, nil
 			}
 		}
 	}
 }
 
-// readMoved reads a chunk of the index of moved documents.
-func (m *merge) readMoved(ctx context.Context) error {
-	if err := m.s.c.checkUsable(ctx); err != nil {
-		return err
+// checkEnd compares how many moved documents the logs and the index have. A reader from the beginning to the end has
+// walked all logs, so a document that the index lacks is noticed here, and is not silently missing.
+func (m *merge) checkEnd() error {
+	if m.passed == m.shown || m.after > 0 || m.s.c.db.hashed { // hashes say nothing about the place in the logs
+		return nil
 	}
-	whole := true
-	for _, log := range m.logs {
-		more, err := m.readMovedOf(log)
-		if err != nil {
-			return err
-		}
-		whole = whole && !more
-	}
-	slices.SortFunc(m.moved, func(a, b movedDoc) int { return cmp.Compare(a.number, b.number) })
-	m.movedEnd = whole
-	if !whole {
-		// The chunks of several logs end at different numbers, and the lowest counts.
-		m.moved = m.moved[:min(len(m.moved), m.movedChunk)]
-		m.movedAfter = m.moved[len(m.moved)-1].number
-	}
-	m.movedChunk = min(4*m.movedChunk, maxChunk)
-	return nil
-}
-
-// readMovedOf adds a chunk of the moved documents of a log, and reports whether the log has more.
-func (m *merge) readMovedOf(log uint32) (more bool, err error) {
-	cont := m.s.c.num
-	it, err := m.s.held.view.Cursor(movedFrom(cont, log, m.movedAfter+1, 0), movedFrom(cont, log+1, 0, 0))
-	if err != nil {
-		return false, err
-	}
-	defer it.CloseInto(&err, "close cursor")
-	own := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		_, number, doc, err := splitMoved(tailOf(it.Key()))
-		if err != nil {
-			return false, err
-		}
-		if epk, _, _ := bytes.Cut(doc, []byte{0}); !m.rng.Holds(string(epk)) {
-			continue
-		}
-		if own == m.movedChunk {
-			return true, nil
-		}
-		own++
-		m.moved = append(m.moved, movedDoc{number: number, key: append(tableKey(tableDoc, cont, len(doc)), doc...)})
-	}
-	return false, it.Err()
-}
-
-// loadMoved looks up moved documents of about the size of a page. They are looked up in the order of the primary
-// index, and then of the logs, because neighbours are in the same blocks of the engine.
-func (m *merge) loadMoved() (err error) {
-	table := tableKey(tableDoc, m.s.c.num, 0)
-	it, err := m.s.held.view.Cursor(table, engine.After(table))
-	if err != nil {
-		return err
-	}
-	defer it.CloseInto(&err, "close cursor")
-	batch := m.moved[:min(len(m.moved), maxLoad)]
-	byKey := pointers(batch, func(a, b *movedDoc) int { return bytes.Compare(a.key, b.key) })
-	for _, doc := range byKey {
-		value, err := valueAt(it, doc.key)
-		if err != nil {
-			return err
-		}
-		if doc.slot, err = decodeSlot(value); err != nil {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-	}
-	size := 0
-	for m.loaded = 0; m.loaded < len(batch) && (m.loaded == 0 || size < maxPageBytes); m.loaded++ {
-		size += batch[m.loaded].slot.size
-	}
-	return m.loadBodies(batch[:m.loaded])
-}
-
-// maxLoad is how many moved documents are looked up at once.
-const maxLoad = 256
-
-// loadBodies reads the last versions of moved documents.
-func (m *merge) loadBodies(batch []movedDoc) (err error) {
-	table := tableKey(tableLog, m.s.c.num, 0)
-	it, err := m.s.held.view.Cursor(table, engine.After(table))
-	if err != nil {
-		return err
-	}
-	defer it.CloseInto(&err, "close cursor")
-	byPlace := pointers(batch, func(a, b *movedDoc) int {
-		return cmp.Or(cmp.Compare(a.slot.log, b.slot.log), cmp.Compare(a.slot.lsn, b.slot.lsn),
-			cmp.Compare(a.slot.idx, b.slot.idx))
-	})
-	for _, doc := range byPlace {
-		if m.s.l.spec.expired(doc.slot.time, doc.slot.ttl, m.s.held.now) {
-			continue
-		}
-		value, err := valueAt(it, logKey(tableLog, m.s.c.num, doc.slot.addr))
-		if err != nil {
-			return err
-		}
-		e, err := decodeEntry(slices.Clone(value))
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		doc.item = new(e.itemOf(&doc.slot))
-	}
-	return nil
-}
-
-// pointers returns pointers to documents in another order.
-func pointers(docs []movedDoc, order func(a, b *movedDoc) int) []*movedDoc {
-	list := make([]*movedDoc, len(docs))
-	for i := range docs {
-		list[i] = &docs[i]
-	}
-	slices.SortFunc(list, order)
-	return list
-}
-
-// valueAt returns the value of a key that must exist.
-func valueAt(it *engine.Cursor, key []byte) ([]byte, error) {
-	if !it.Seek(key) || !bytes.Equal(it.Key(), key) {
-		return nil, cmp.Or(it.Err(), fmt.Errorf("%w: key %q, which an index names, is missing", ErrCorrupt, key))
-	}
-	return it.Value()
+	return fmt.Errorf("%w: index of moved items has %d items, and the logs have %d", ErrCorrupt, m.shown, m.passed)
 }
 
 // skipSlack is how many versions of moved documents a chunk may skip in vain. A walk beyond the needed LSN goes on
@@ -279,6 +145,7 @@ func (m *merge) readFresh(ctx context.Context, needed int64) error {
 		number := birth(a)
 		if e.op != opCreate || !isBorn(m.s.c, e, number) {
 			skipped++
+			m.passed++
 			return true, nil
 		}
 		if number <= m.after {

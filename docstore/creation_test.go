@@ -44,7 +44,7 @@ func TestDocumentsComeInTheOrderOfCreation(t *testing.T) {
 	const docs = 2000
 	for _, replaced := range []int{0, 10, 6000} {
 		rng := rand.New(rand.NewPCG(uint64(replaced), 1))
-		db := open(t, docstore.Options{InMemory: true}.Resting())
+		db := open(t, docstore.Options{InMemory: true, CacheBytes: 512 << 10}.Resting()) // small, so there are passes
 		c := container(t, db, docstore.ContainerSpec{Paths: []string{"/id"}})
 		born := map[string]int64{}
 		write := func(id string) {

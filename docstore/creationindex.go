@@ -137,7 +137,13 @@ func (k *checker) checkMoved(tail, _ []byte) error {
 
 // checkOrder verifies that a moved document is in its index.
 func (k *checker) checkOrder(s slot, doc, pk, id []byte) error {
-	if !s.isMoved() || !k.db.ordered {
+	if !k.db.ordered {
+		return nil
+	}
+	if s.born == 0 && !k.db.hashed {
+		k.addViolation("item %q has a hash for a number, and the store says that none has", id)
+	}
+	if !s.isMoved() {
 		return nil
 	}
 	return k.checkPresent("index of moved items", movedKey(k.cont, s.log, s.number(string(pk), string(id)), doc), nil)

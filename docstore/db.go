@@ -27,6 +27,7 @@ type Options struct {
 
 	// CacheBytes is the memory, in bytes, for blocks read from the disk and for writes that are not yet in tables.
 	// Both share these bytes, but writes may take 16 MB even if CacheBytes is smaller. 0 means 96 MB. See [OffHeap].
+	// A reader of [Snapshot.Documents] may take as many bytes again, one reader at a time.
 	CacheBytes int64
 
 	// MustExist makes Open return [ErrNotStore] for a directory without a store, instead of creating a store there.
@@ -76,6 +77,9 @@ type DB struct {
 	hashed  bool // documents of an older version have hashes as numbers of their resource ids
 
 	dropped leftovers // for the reclaimer
+
+	passing   atomic.Bool // a reader has the memory for passes; see creationpass.go
+	passBytes int
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	databases  atomic.Pointer[map[string]Database]   // the same
@@ -166,6 +170,7 @@ func newDB(dir string, eng *engine.Engine, o Options) *DB {
 		stop: make(chan struct{}),
 		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		cells: cmp.Or(o.cells, cellLSNs), rest: o.resting,
+		passBytes: int(cmp.Or(o.CacheBytes, engine.DefaultCache)),
 	}
 	queue := make(chan *transaction, maxQueue)
 	db.committer = committer{db: db, queue: queue, ended: make(chan struct{}), gather: newGather(queue, !o.NoSync)}

@@ -73,8 +73,9 @@
 //
 // # Memory
 //
-// A store takes [Options.CacheBytes], and about 15 MB for everything else. In a build with cgo, CacheBytes are
-// outside the Go heap ([OffHeap]). If your process does little but read feeds, raise GOGC, for example to 400.
+// A store takes [Options.CacheBytes], and about 15 MB for everything else. If many documents were replaced, a reader of
+// [Snapshot.Documents] takes as many bytes again while it reads, one reader at a time. In a build with cgo, CacheBytes
+// are outside the Go heap ([OffHeap]). If your process does little but read feeds, raise GOGC, for example to 400.
 // Otherwise the garbage collector runs every few pages and takes a third of the time. In a build without cgo
 // (CGO_ENABLED=0, or no C compiler), CacheBytes are in the heap. If GOGC is 400, the process may then grow to five
 // times CacheBytes, unless you set GOMEMLIMIT or debug.SetMemoryLimit.

@@ -1,6 +1,7 @@
 package docstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -11,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/millrace/changefeed/docstore/internal/engine"
+	"github.com/millrace/changefeed/feed"
 )
 
 // WithFS makes the store stand on a file system.
@@ -62,6 +64,56 @@ func (db *DB) RaiseTally(c *Container) error {
 
 // DropMoved removes the index of moved documents behind the store's back.
 func (db *DB) DropMoved(c *Container) error { return db.dropTable(tableMoved, c) }
+
+// DropMovedItem removes an item from the index of moved documents behind the store's back. If number is not 0, the item
+// gets another place in the index.
+func (db *DB) DropMovedItem(c *Container, id string, number int64) error {
+	from := tableKey(tableMoved, c.num, 0)
+	it, err := db.eng.Cursor(from, engine.After(from))
+	if err != nil {
+		return err
+	}
+	defer it.CloseInto(&err, "close cursor")
+	w := db.eng.NewBatch(0)
+	for ok := it.First(); ok; ok = it.Next() {
+		log, _, doc, err := splitMoved(tailOf(it.Key()))
+		if err != nil {
+			return err
+		}
+		if _, _, own, _ := splitDoc(doc); string(own) == id {
+			w.Drop(bytes.Clone(it.Key()))
+			if number != 0 {
+				w.Set(movedKey(c.num, log, number, doc), nil)
+			}
+		}
+	}
+	return errors.Join(it.Err(), w.Commit())
+}
+
+// AddMoved adds an item that was never replaced to the index of moved documents behind the store's back.
+func (db *DB) AddMoved(c *Container, key feed.PartitionKey, id string, number int64) error {
+	rng, pk, err := c.layout.Load().keyRange(string(key))
+	if err != nil {
+		return err
+	}
+	w := db.eng.NewBatch(0)
+	w.Set(movedKey(c.num, 0, number, tailOf(docKey(c.num, rng.Min, pk, id))), nil)
+	return w.Commit()
+}
+
+// DropHashed removes the mark of a store whose documents have hashes for numbers behind the store's back.
+func (db *DB) DropHashed() error {
+	w := db.eng.NewBatch(0)
+	w.Drop(metaKey("hashed"))
+	db.hashed = false
+	return w.Commit()
+}
+
+// Hashed reports whether documents have hashes for numbers.
+func (db *DB) Hashed() bool { return db.hashed }
+
+// Passing reports whether a reader has the memory for passes.
+func (db *DB) Passing() bool { return db.passing.Load() }
 
 // DropTallies removes all tallies behind the store's back.
 func (db *DB) DropTallies(c *Container) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace/changefeed/docstore/internal/engine"
@@ -23,13 +22,10 @@ import (
 // Leases are the records of a deployment unit in a lease container. The records are documents in the format of the
 // .NET processor. Leases is a [feed.LeaseStore] and a [feed.Follower].
 type Leases struct {
-	c    *Container
-	unit leasedoc.Unit
-	path string // partition key path: /id or /partitionKey
-
-	mu     sync.Mutex
-	prefix string
-	begun  bool // the unit has a lease or marker, or this store has created a record; the prefix is final
+	c      *Container
+	unit   leasedoc.Unit
+	prefix *leasedoc.UnitPrefix
+	path   string // partition key path: /id or /partitionKey
 }
 
 // host is the account host in the ids of a new unit's documents. If a unit was created through the server, under
@@ -69,6 +65,7 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 		Processor: processor, Host: host, DatabaseRID: encodeRID(rid[:4]), ContainerRID: monitored.rid,
 		Database: monitored.Database(), Container: monitored.ID(),
 	}}
+	s.prefix = leasedoc.NewUnitPrefix(s.unit)
 	// If the unit has documents already, the unit keeps their prefix: see Prefix.
 	var ids []string
 	for _, prefix := range s.unit.Prefixes() {
@@ -80,37 +77,15 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 			ids = append(ids, item.ID)
 		}
 	}
-	s.choosePrefix(ids...)
+	s.prefix.Learn(ids...)
 	return s, nil
-}
-
-// choosePrefix chooses the prefix of the unit by the ids of its documents, unless the prefix is final. A unit that does
-// not exist yet may be made through the server, by a processor that calls this machine by another name.
-func (s *Leases) choosePrefix(ids ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.begun {
-		s.prefix, s.begun = s.unit.Choose(ids), s.unit.Begun(ids...)
-	}
-}
-
-// keepPrefix makes the prefix final and returns it.
-func (s *Leases) keepPrefix() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begun = true
-	return s.prefix
 }
 
 // Prefix returns the common beginning of the ids of the unit's documents. A .NET processor with this name and account
 // uses the same prefix. A unit created under another name of this machine, such as 127.0.0.1 for localhost,
 // keeps the prefix of its existing documents, because a second prefix would create a second unit. As long as a unit has
 // no leases, its prefix may change.
-func (s *Leases) Prefix() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.prefix
-}
+func (s *Leases) Prefix() string { return s.prefix.String() }
 
 // Searched returns all prefixes that List reads: those of the names of this machine, and that of the older Java
 // processor. If a record has another prefix than [Leases.Prefix], its Err is set.
@@ -132,7 +107,7 @@ func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 			ids = append(ids, items[i].ID)
 		}
 	}
-	s.choosePrefix(ids...)
+	s.prefix.Learn(ids...)
 	var records []feed.Record
 	for i := range found {
 		if record, ok := s.unit.Record(s.Prefix(), found[i].ID, found[i].Body); ok {
@@ -191,7 +166,7 @@ func keysWithIDs(open openCursor, cont uint32, prefix string) (keys [][]byte, er
 
 // Create implements [feed.LeaseStore].
 func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
-	record.ID, record.ETag = leasedoc.ID(s.keepPrefix(), record.Kind, record.Token), ""
+	record.ID, record.ETag = leasedoc.ID(s.prefix.Keep(), record.Kind, record.Token), ""
 	return s.writeRecord(ctx, feed.WriteCreate, record)
 }
 
@@ -322,7 +297,7 @@ func (s *Leases) recordsSince(ctx context.Context, lsn int64) ([]feed.Record, in
 	slices.SortFunc(changes, func(a, b feed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
 	var records []feed.Record
 	for _, change := range changes {
-		s.choosePrefix(change.ID)
+		s.prefix.Learn(change.ID)
 		if _, _, ok := leasedoc.KindOf(s.Prefix(), change.ID); ok {
 			records = append(records, s.record(change.Body, change.Time))
 		}

@@ -29,8 +29,9 @@ import (
 
 // olderStore is a store that an older build wrote: testdata/stores/README.md says which builds there are.
 type olderStore struct {
-	files map[string][]byte
-	acked []ackedWrite
+	files    map[string][]byte
+	acked    []ackedWrite
+	numbered bool // its build gave documents the numbers of their creation
 }
 
 // ackedWrite is a write that the older build acknowledged. One without a body is a delete.
@@ -47,7 +48,7 @@ func (w ackedWrite) document() string { return w.Key + " " + w.ID }
 func olderStores(t *testing.T, left string) map[string]olderStore {
 	t.Helper()
 	names, err := filepath.Glob("testdata/stores/*-" + left + ".tar.gz")
-	if err != nil || len(names) < 9 {
+	if err != nil || len(names) < 10 {
 		t.Fatalf("stores of older builds that were left by %s: %v, %v", left, names, err)
 	}
 	stores := map[string]olderStore{}
@@ -56,6 +57,8 @@ func olderStores(t *testing.T, left string) map[string]olderStore {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+		build, _, _ := strings.Cut(filepath.Base(name), "-")
+		store.numbered = left != "tried" && !slices.Contains(hashing, build)
 		stores[strings.TrimSuffix(filepath.Base(name), ".tar.gz")] = store
 	}
 	return stores
@@ -177,9 +180,53 @@ func (s olderStore) verify(t *testing.T, db *docstore.DB, when string) {
 			compareFeed(t, fmt.Sprintf("%s: the feed of %s after %d", when, id, position), c, position,
 				feed.LatestVersion, want)
 		}
+		s.verifyOrder(t, c, when)
 	}
 	s.verifyVersions(t, db, when)
 }
+
+// verifyOrder compares the order of creation. Builds before numbers gave documents hashes, whose order says nothing.
+func (s olderStore) verifyOrder(t *testing.T, c *docstore.Container, when string) {
+	t.Helper()
+	born := map[string]int{} // by document, the place among the acknowledged writes
+	for i, w := range s.acked {
+		_, lives := born[w.document()]
+		switch {
+		case w.Container != c.ID():
+		case w.Body == nil:
+			delete(born, w.document())
+		case !lives:
+			born[w.document()] = i
+		}
+	}
+	snapshot, err := c.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	n := 0
+	for _, p := range snapshot.Partitions() {
+		last, number := -1, int64(0)
+		for item, err := range snapshot.Documents(t.Context(), p.Range, 0) {
+			if err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			at, ok := born[fmt.Sprint(item.Key, " ", item.ID)]
+			if !ok || item.Number <= number || s.numbered && at <= last {
+				t.Errorf("%s: in the order of %s, %s %s, number %d, created by write %d (%t), comes after number %d, write %d",
+					when, c.ID(), item.Key, item.ID, item.Number, at, ok, number, last)
+			}
+			last, number = at, item.Number
+			n++
+		}
+	}
+	if n != len(born) {
+		t.Errorf("%s: the order of %s has %d documents of %d", when, c.ID(), n, len(born))
+	}
+}
+
+// hashing are the builds that gave documents hashes for numbers.
+var hashing = []string{"997eba4", "b6ae313", "bab295b", "9c3e2f3", "bb4bef5"}
 
 // verifyVersions compares the feed of all versions.
 func (s olderStore) verifyVersions(t *testing.T, db *docstore.DB, when string) {

@@ -3,6 +3,7 @@ package docstore_test
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -298,11 +299,16 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 				facts = append(facts, lines...)
 			}
 		}
+		var lines []string
 		n, err := c.Pending(t.Context(), p.Range, feed.At("0"), feed.ReadOptions{})
 		if err != nil {
 			return nil, err
 		}
 		facts = append(facts, fmt.Sprint("pending ", n))
+		if lines, err = inCreationOrder(t, c, p.Range); err != nil {
+			return nil, err
+		}
+		facts = append(facts, lines...)
 	}
 	for _, doc := range slices.Sorted(maps.Keys(docs)) {
 		key, id, _ := strings.Cut(doc, " ")
@@ -313,6 +319,22 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 		facts = append(facts, "doc "+line(key, id, it.LSN, it.ETag, it.Body))
 	}
 	return facts, nil
+}
+
+// inCreationOrder reads the documents of a partition in the order of their creation.
+func inCreationOrder(t testing.TB, c *docstore.Container, r feed.Range) (facts []string, err error) {
+	s, err := c.Snapshot(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	for it, err := range s.Documents(t.Context(), r, 0) {
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		created := line(string(it.Key), it.ID, it.LSN, it.ETag, it.Body)
+		facts = append(facts, fmt.Sprint("created ", it.Number, " ", created))
+	}
+	return facts, s.Close()
 }
 
 func follow(t testing.TB, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions,

@@ -124,13 +124,19 @@ func (s *Snapshot) Unordered(ctx context.Context, rng feed.Range) iter.Seq2[Item
 	}
 }
 
-// unordered calls yield for the documents of a range until yield returns false.
-func (s *Snapshot) unordered(ctx context.Context, rng feed.Range, yield func(Item, error) bool) error {
+// partitionAt returns the partition of a range, and the LSN of the snapshot.
+func (s *Snapshot) partitionAt(rng feed.Range) (*partition, int64, error) {
 	part, err := s.l.partitionOfAll(rng)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	head, err := s.LSN()
+	return part, head, err
+}
+
+// unordered calls yield for the documents of a range until yield returns false.
+func (s *Snapshot) unordered(ctx context.Context, rng feed.Range, yield func(Item, error) bool) error {
+	part, head, err := s.partitionAt(rng)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^conformance/(js|python)/known\.txt$`),                                   // tests that fail, with reasons
 	regexp.MustCompile(`^clients/python/(README\.md|pyproject\.toml|requirements\.txt)$`),
 	regexp.MustCompile(`^clients/python/([a-z]+/)*(_{0,2}[a-z_]+\.py|py\.typed)$`),
-	regexp.MustCompile(`^conformance/(java|spring)/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
+	regexp.MustCompile(`^conformance/(java|javaserver|spring)/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
 	regexp.MustCompile(`^conformance/rust/(Cargo\.(toml|lock)|src/[a-z]+\.rs)$`),
 	regexp.MustCompile(`^conformance/kafka/pom\.xml$`), // the broker itself
 	regexp.MustCompile(`^clients/node/(src/[a-z]+\.ts|test/[a-z-]+\.(mjs|ts)|(pack|eslint\.config)\.mjs)$`),

@@ -3,7 +3,7 @@ package engine
 // The memory of the engine is [Options.CacheBytes]. Buffers of writes are taken from the block cache. Usually there
 // are two buffers: the first receives writes, and the second becomes a table or is kept for reuse.
 const (
-	defaultCache = 96 << 20
+	DefaultCache = 96 << 20
 	buffers      = 4  // at a time, if tables are written slowly; then writes wait
 	bufferPart   = 10 // a buffer is this part of the cache
 	leastBuffer  = 4 << 20

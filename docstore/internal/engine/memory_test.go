@@ -4,7 +4,7 @@ import "testing"
 
 // All buffers of writes together have room in the cache that they are taken from.
 func TestBuffersOfWritesFitIntoTheCache(t *testing.T) {
-	for _, cache := range []int64{16 << 20, 40 << 20, defaultCache, 1 << 30} {
+	for _, cache := range []int64{16 << 20, 40 << 20, DefaultCache, 1 << 30} {
 		if all := buffers * int64(bufferOf(cache)); all > cache {
 			t.Errorf("a cache of %d MB has %d buffers of %d MB: want no more than the cache", cache>>20, buffers,
 				bufferOf(cache)>>20)

@@ -66,7 +66,7 @@ type Options struct {
 // call only raises the format.
 func Open(ctx context.Context, dir string, o Options, load func(*Engine) error) (*Engine, error) {
 	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCache
+		o.CacheBytes = DefaultCache
 	}
 	e, err := openVerified(ctx, dir, o)
 	if err != nil {

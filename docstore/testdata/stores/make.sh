@@ -7,7 +7,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 builds=${*:-$(sed -n 's/^| `\([0-9a-f]*\)` .*/\1/p' "$here/README.md")}
-present=2073163 # the last build that changed the form of the files: what the others are tried on
+present=c0b6f31c # the last build that changed the form of the files: what the others are tried on
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
@@ -16,6 +16,10 @@ build() { # build COMMIT: the maker of a build, at $tmp/COMMIT/make
 	mkdir -p "$tmp/$1/cmd/make"
 	git archive "$1" | tar -x -C "$tmp/$1"
 	cp "$here/make.go" "$tmp/$1/cmd/make/main.go"
+	if ! test -d "$tmp/$1/feed"; then # the vocabulary was in the root then
+		sed -i 's,"github.com/millrace/changefeed/feed",feed "github.com/millrace/changefeed",' \
+			"$tmp/$1/cmd/make/main.go"
+	fi
 	(cd "$tmp/$1" && go build -o make ./cmd/make)
 }
 
