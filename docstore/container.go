@@ -31,7 +31,7 @@ type Container struct {
 	gate    gate                   // the head has moved
 	dropped atomic.Bool
 	alarm   alarm        // of the sweeper; nothing is due before this time
-	hint    atomic.Int64 // bytes of the last page, to size the next page's buffer
+	hint    pageHint
 
 	applied    atomic.Int64 // the last group with a write of this container; see awaitSafe
 	newestTime atomic.Int64 // commit time of the head, Unix ms
