@@ -30,7 +30,7 @@ type Container struct {
 	head    atomic.Int64           // newest LSN that readers may see
 	gate    gate                   // the head has moved
 	dropped atomic.Bool
-	alarm   alarm        // of the sweeper; nothing is due before this time
+	alarm   alarm // of the sweeper; nothing is due before this time
 	hint    pageHint
 
 	applied    atomic.Int64 // the last group with a write of this container; see awaitSafe
