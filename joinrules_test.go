@@ -222,7 +222,9 @@ func TestWhoNeverJoinsSaysSo(t *testing.T) {
 // If all instances have as many leases as they may have, neighbours of two owners are joined nevertheless: one of them
 // has one more while both are joined, and no longer.
 func TestFullInstancesJoin(t *testing.T) {
-	for _, c := range []struct{ leases, most, instances int }{{6, 2, 3}, {2, 1, 2}, {4, 2, 2}, {8, 4, 2}}[:detector.Rounds(4, 1)] {
+	for _, c := range []struct{ leases, most, instances int }{
+		{6, 2, 3}, {2, 1, 2}, {4, 2, 2}, {8, 4, 2},
+	}[:detector.Rounds(4, 1)] {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				w.finer(c.leases)

@@ -380,8 +380,8 @@ func makeShapes(t *testing.T) (shapes []*shape) {
 	defer made.Unlock()
 	if made.shapes == nil {
 		for _, build := range []func(*maker) *shape{
-			logOnly, logAndTables, compacted, splitsAndTTL, killedLog, killedTables, killedBeforeFlush, killedAfterFlush,
-			killedSplits,
+			logOnly, logAndTables, compacted, splitsAndTTL, killedLog, killedTables, killedBeforeFlush,
+			killedAfterFlush, killedSplits,
 		} {
 			shapes = append(shapes, makeShape(t, build))
 		}
