@@ -21,22 +21,22 @@ import (
 // the wait. CaughtUp takes no part in the unit, so the instances may run in other processes, and leases may move or
 // split meanwhile.
 //
-// A change counts as handled when the position of its lease is stored after the change: after the checkpoint, which
+// A change counts as handled when the stored position of the lease is after the change: after the checkpoint, which
 // [Options.CheckpointItems], [Options.CheckpointEvery] and Options.Manual delay, and, for changes refused by
-// Options.Filter, when the idle lease is written, within [Options.Renew]. A parked change counts as handled, also a
-// held change, because a letter keeps it, and so does a change before [Options.Start] of a new unit. A change of a
-// partition key set aside does not count: CaughtUp waits until the changes of the key are handled or parked.
+// Options.Filter, when the idle lease is written, within [Options.Renew]. A parked or held change counts as handled,
+// because a letter keeps the change, and so does a change before [Options.Start] of a new unit. A change of a partition
+// key set aside does not count: CaughtUp waits until the changes of the key are handled or parked.
 //
-// If ctx ends first, CaughtUp returns the cause of the end, with the name of a lease still behind and its position. If
-// the unit has no leases, because it does not exist or was never run, the error is [feed.ErrNotFound].
+// If ctx ends first, CaughtUp returns the cause of the end, with the name and the position of a lease still behind. If
+// the unit has no leases, because the unit does not exist or was never run, the error is [feed.ErrNotFound].
 // [feed.ErrNotFound], [feed.ErrForbidden] and [feed.ErrBadRequest] of the source or the lease store end CaughtUp too;
-// it retries after any other error. If an operator gives a lease an earlier position meanwhile, CaughtUp may return
-// before the lease has come back.
+// after any other error, CaughtUp retries. If an operator gives a lease an earlier position meanwhile, CaughtUp may
+// return before the lease has come back.
 //
 // CaughtUp looks at the leases with growing pauses, up to 5 s, or when the lease store as a [feed.Follower] reports a
 // write. A look lists the leases, and reads a change of each lease whose position does not tell by itself: these
-// requests cost request units. If the source knows no LSN of its end, a range is done when a read finds nothing more in
-// it, so later writes may extend the wait.
+// requests cost request units. If the source knows no LSN of the end, a range is done when a read finds no more changes
+// there, so later writes may extend the wait.
 func CaughtUp(ctx context.Context, source feed.Source, leases feed.LeaseStore) error {
 	c := newCatchUp(source, leases)
 	c.mustExist = true
@@ -44,14 +44,14 @@ func CaughtUp(ctx context.Context, source feed.Source, leases feed.LeaseStore) e
 }
 
 // CaughtUp is the function [CaughtUp] for the unit of this processor. If the unit has no leases yet, the method waits
-// for them, so you may call it as soon as Run is on its way.
+// for them, so you may call the method as soon as Run has begun.
 func (p *Processor) CaughtUp(ctx context.Context) error {
 	return newCatchUp(p.source, p.leases).waitUntilPast(ctx)
 }
 
-// A range once seen past its end stays past it, whichever leases it has later, because positions do not move back. So a
-// catchUp removes the range from the remaining ones, and is done when none is left. A range without a lease remains, as
-// does a lease in the middle of a split.
+// A range once seen past the end stays there, whichever leases it has later, because positions do not move back. So a
+// catchUp removes the range from the remaining ranges, and is done when none is left. A range without a lease remains,
+// as does a lease in the middle of a split.
 
 // catchUp compares the leases of a unit with the end of a feed.
 type catchUp struct {
@@ -62,7 +62,7 @@ type catchUp struct {
 
 	ends []feedEnd    // of the partitions at the call; nil before they are known
 	left []feed.Range // not yet seen past their end
-	late []string     // what was behind at the last look, in words
+	late []string     // the lease behind at the last look, in words
 }
 
 // feedEnd is the end of a partition's feed.
@@ -101,7 +101,7 @@ func (c *catchUp) waitUntilPast(ctx context.Context) error {
 	}
 }
 
-// describe adds to the end of a context what was behind, and the error of the last look.
+// describe adds to the end of a context the lease behind, and the error of the last look.
 func (c *catchUp) describe(end, last error) error {
 	what := "the leases are not known"
 	if len(c.late) > 0 {
@@ -155,7 +155,7 @@ func (c *catchUp) look(ctx context.Context) error {
 	return nil
 }
 
-// findEnds asks each partition for its end: the position of a read from now.
+// findEnds asks each partition for the end: the position of a read from now.
 func (c *catchUp) findEnds(ctx context.Context) error {
 	partitions, err := c.source.Partitions(ctx)
 	if err != nil {
@@ -210,8 +210,8 @@ func (c *catchUp) passLease(ctx context.Context, lease feed.Record, owes []feed.
 	return nil
 }
 
-// isPast reports whether no change of a range up to an LSN comes after the position of a lease. The position itself
-// shows it if it has come so far. Otherwise the next change of each partition does.
+// isPast reports whether no change of a range up to an LSN comes after the position of a lease. A position that has
+// come so far is enough. Otherwise the next change of each partition does.
 func (c *catchUp) isPast(ctx context.Context, lease feed.Record, r feed.Range, end int64) (bool, error) {
 	if lsn, ok := records.TokenLSN(c.source, lease.Position.Token); ok && end > 0 && lsn >= end {
 		return true, nil

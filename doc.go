@@ -1,6 +1,6 @@
-// Package changefeed is a change feed processor for Azure Cosmos DB, and for every store that can show its changes
-// range by range. Many cooperating instances read the feed of a monitored container. They hand batches of changes to
-// your code at least once and in order, and store their progress in leases.
+// Package changefeed is a change feed processor for Azure Cosmos DB, and for every store that can show changes range by
+// range. Many cooperating instances read the feed of a monitored container. They hand batches of changes to your code
+// at least once and in order, and store their progress in leases.
 //
 // # Nouns
 //
@@ -38,7 +38,7 @@
 //	if err != nil { … }
 //	err = p.Run(ctx) // until ctx ends
 //
-// # What it promises
+// # Promises
 //
 // At least once, from the very first change: a lease stores its start before an instance first reads its range. In
 // order: changes of one partition key arrive in commit order, and a later change never arrives while an earlier one is
@@ -50,12 +50,12 @@
 //
 //   - At least once is not once: after a crash the last two batches may be redelivered. Make your handlers idempotent,
 //     and test them with changefeedtest.Torture.
-//   - By default a failed batch is retried for ever, with pauses. Its lease makes no progress meanwhile, and each
+//   - By default a failed batch is retried for ever, with pauses. The lease makes no progress meanwhile, and each
 //     failure is reported. To park bad changes, set [FailurePolicy.MaxAttempts] and [FailurePolicy.DeadLetters]: then
 //     other keys go on. To find the failing change in a batch, the processor calls your handler more often than
 //     MaxAttempts.
 //   - Changes of different partition keys have no order.
 //   - In latest-version mode you do not see deletes, nor the versions between two reads.
-//   - A handler that ignores its context cannot be stopped. The processor reports the handler and lets its lease
+//   - A handler that ignores its context cannot be stopped. The processor reports the handler and lets the lease
 //     expire.
 package changefeed

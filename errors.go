@@ -15,7 +15,7 @@ type OptionError struct {
 	Want  string
 }
 
-// Error names the field, its value and the values that are allowed.
+// Error names the field, the value and the allowed values.
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("option %s is %s: want %s", e.Field, e.Value, e.Want)
 }

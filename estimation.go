@@ -19,13 +19,13 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Estimation is the state of a unit at one time, as an estimator sees it.
+// Estimation is the state of a unit at a time, as an estimator sees the unit.
 type Estimation struct {
 	At     time.Time // when the leases were listed, by the clock of the lease store
 	Leases []Lag
 
-	// Total adds up the leases, except those whose range another lease has (Err is an [feed.ErrOverlap]). Its Lease is
-	// empty. Its Err says why the total is unknown: the lag of a lease is unknown, or keys have no lease
+	// Total adds up the leases, except those whose range another lease has (Err is an [feed.ErrOverlap]). The Lease of
+	// the total is empty. The Err says why the total is unknown: the lag of a lease is unknown, or keys have no lease
 	// ([feed.ErrHole]), as in a unit that has not begun; the other fields then describe the other leases. Watermark is
 	// the earliest of all leases, also of those that have nothing to do, and zero if any is unknown. Pace.CatchUp is
 	// that of the slowest lease. If two leases that work cover the same keys, their changes count twice: the total is
@@ -43,8 +43,8 @@ type Pace struct {
 	// Exact says that PerSecond counts changes. If Exact is false, PerSecond is a distance in LSNs, which counts the
 	// transactions of the whole partition.
 	Exact bool
-	// CatchUp is how long it takes until nothing is pending, if changes go on to be written and handled as between the
-	// two estimates; [Never] if Pending does not fall.
+	// CatchUp is the time until nothing is pending, if changes go on to be written and handled as between the two
+	// estimates; [Never] if Pending does not fall.
 	CatchUp time.Duration
 }
 
@@ -58,8 +58,8 @@ const settled = 5 * time.Second
 // ownerSilence is how long an owner may be silent if the lease does not say: the default of Options.Expiration.
 const ownerSilence = time.Minute
 
-// Estimator measures one unit again and again, and so knows how fast the unit is. The zero value is ready. Estimates at
-// the same time are compared with the same earlier one.
+// Estimator measures a unit again and again, and so knows how fast the unit is. The zero value is ready. Estimates at
+// the same time are compared with the same earlier estimate.
 type Estimator struct {
 	last atomic.Value // map[string]seenLag, by the ids of the leases
 }
@@ -130,13 +130,14 @@ func WatchLag(ctx context.Context, source feed.Source, leases feed.LeaseStore,
 	}
 }
 
-// WatchLag is the function [WatchLag] for the unit of this processor: for all its leases, whichever instance owns them.
+// WatchLag is the function [WatchLag] for the unit of this processor: for all leases of the unit, whichever instance
+// owns them.
 func (p *Processor) WatchLag(ctx context.Context, every time.Duration) iter.Seq2[Estimation, error] {
 	return WatchLag(ctx, p.source, p.leases, every)
 }
 
 // foreignLeases is a lease store whose leases of other kinds of processors count as valid, because range, owner,
-// position and mode of such a lease are valid. It keeps their errors, by their ids.
+// position and mode of such a lease are valid. foreignLeases keeps their errors, by their ids.
 type foreignLeases struct {
 	feed.LeaseStore
 	errs map[string]error
@@ -195,7 +196,7 @@ func (u *measuredUnit) measureLease(ctx context.Context, lease feed.Record, part
 	return lag
 }
 
-// addLag adds what a lease has to do in parts of its range, and with keys that are not where its position is.
+// addLag adds the pending changes of a lease in parts of its range, and of keys with positions of their own.
 func (u *measuredUnit) addLag(ctx context.Context, lag *Lag, parts []feed.Range) (heldSince time.Time, heldKnown bool,
 	err error,
 ) {
@@ -246,7 +247,7 @@ func (u *measuredUnit) stuckBecause(lease feed.Record, lag Lag) (why []feed.Stuc
 		}
 	}
 	switch {
-	case lease.State != feed.StateLive && !lease.Free() && !isSilent(lease, u.at): // it is being split
+	case lease.State != feed.StateLive && !lease.Free() && !isSilent(lease, u.at): // the lease is being split
 	case records.IsPaused(lease, u.pauses):
 		why = append(why, feed.StuckPaused)
 		if lease.Free() && !u.works { // the end of the pause alone does not help

@@ -14,10 +14,10 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// The estimator measures the lag of a unit from outside, with the lease store and the source alone. It asks no
-// instance, so the lag is right even if no instance runs, and for units of other processors too.
+// The estimator measures the lag of a unit from outside, with the lease store and the source alone. The estimator asks
+// no instance, so the lag is right even if no instance runs, and for units of other processors too.
 
-// Lag says how much of its range a lease still has to handle.
+// Lag says how much of the range a lease still has to handle.
 type Lag struct {
 	Lease   feed.Lease
 	Pending int64 // changes without a checkpoint
@@ -70,15 +70,15 @@ func (l Lag) Known() bool { return l.Err == nil || l.measured }
 
 // Estimate measures the lag of every lease of a unit, without taking part in the unit. The lag is right before the
 // first checkpoint, because a lease stores its start. The lag is also right after a split that no instance has noticed
-// yet, because Estimate then asks all partitions of the range. If the lag of a lease is unknown, its Err says why; the
-// other lags stay right.
+// yet, because Estimate then asks all partitions of the range. If the lag of a lease is unknown, the Err of this lag
+// says why; the other lags stay right.
 //
 // A unit is done if there are lags, none has an Err, and each Pending is 0. If the unit has no leases yet, there are no
 // lags and no error: wait for [Hooks.Ready] first. If a lag is not [Lag.Known], Pending says nothing.
 //
 // A source that is a [feed.Counter] counts; the time grows with the number of changes. From any other source Estimate
 // reads up to 100 changes of each lease, and up to 500 changes of a lease that shares its partition, as
-// [Options.MinLeases] makes them: these reads cost request units. If a lease has no more changes, its lag is exact.
+// [Options.MinLeases] makes them: these reads cost request units. If a lease has no more changes, the lag is exact.
 // Either takes a request a lease or more; Estimate measures 8 leases at once.
 //
 // Estimate is [Estimator.Measure] for the lags of a single moment. To also get totals, the watermark, the cost or how
@@ -142,8 +142,8 @@ type partitions struct {
 
 func newMeter(source feed.Source) *meter { return &meter{source: source, gate: make(chan struct{}, 1)} }
 
-// partitions returns the partitions, and how often they were listed. All leases share a listing, unless one of them has
-// found the partitions of a listing changed: gone is which one, and 0 is none.
+// partitions returns the partitions, and how often they were listed. All leases share a listing, unless a lease has
+// found the partitions of a listing changed: gone is the number of that listing, and 0 is none.
 func (m *meter) partitions(ctx context.Context, gone int) (parts partitions, listing int, err error) {
 	select {
 	case m.gate <- struct{}{}:
@@ -179,8 +179,8 @@ func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Positi
 
 // Small backlogs are read and counted, because a distance counts transactions, also those of other leases.
 const (
-	countPage = 100 // changes a page, and of a lease that has its partition to itself
-	countMost = 500 // changes of a lease that shares its partition
+	countPage = 100 // changes a page, and of a lease that has the partition to itself
+	countMost = 500 // changes of a lease that shares the partition
 	mostEmpty = 10  // pages in a row without a change, before the rest counts as unknown
 )
 
@@ -244,7 +244,7 @@ func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared 
 		case m.isEnd(page, at):
 			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
 			return nil
-		case empty == mostEmpty: // nobody knows what comes behind
+		case empty == mostEmpty: // the rest is unknown
 			at, known := records.TokenLSN(m.source, page.Next.Token)
 			if !known {
 				at = page.Head
@@ -262,8 +262,8 @@ func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared 
 	}
 }
 
-// isEnd reports whether no change comes after a page read from a position. An empty page may have others
-// behind it, because a source may omit changes that are older than a start time.
+// isEnd reports whether no change comes after a page read from a position. An empty page may be followed by others,
+// because a source may omit changes that are older than a start time.
 func (m *meter) isEnd(page feed.Page, from feed.Position) bool {
 	if n := len(page.Changes); n > 0 {
 		return page.Head > 0 && page.Changes[n-1].LSN >= page.Head

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// failingFor is how long the oldest change of a lease may fail before the lease counts as stuck: more than a restart of
-// what a handler needs takes.
+// failingFor is how long the oldest change of a lease may fail before the lease counts as stuck: longer than the
+// restart of a system that a handler needs.
 const failingFor = 5 * time.Minute
 
 // Healthy returns nil if the running calls of [Processor.Run] work as far as they know, or else the worst problem:
@@ -26,9 +26,10 @@ const failingFor = 5 * time.Minute
 //   - the last request to the source or the lease store has failed, a lease cannot be renewed, or nobody may own a
 //     lease ([feed.ErrNoOwner])
 //
-// An error about a lease is a [*feed.Error] with its token. Healthy makes no request and waits for nothing, so a health
-// check may call it often. Use it for readiness and alarms. Do not restart the process for each error: no restart mends
-// a lease store that is away. Whether the unit keeps up with its feed is another question: see [Estimate].
+// An error about a lease is a [*feed.Error] with the token of the lease. Healthy makes no request and waits for
+// nothing, so a health check may call it often. Use it for readiness and alarms. Do not restart the process for each
+// error: no restart mends a lease store that is away. Whether the unit keeps up with the feed is another question: see
+// [Estimate].
 func (p *Processor) Healthy() error {
 	running := slices.DeleteFunc(p.Status(), func(s Status) bool { return s.Stopping })
 	if len(running) == 0 {
@@ -74,7 +75,7 @@ func causeOf(s Status) error {
 	return errors.Join(all...)
 }
 
-// stuckHandler reports a handler that has not returned after its context had ended. Its lease is left to expire.
+// stuckHandler reports a handler that has not returned after its context had ended. The lease is left to expire.
 func stuckHandler(s Status) error {
 	for _, l := range s.Leases {
 		for _, err := range l.Errors {
@@ -116,7 +117,7 @@ func stuckLease(s Status) error {
 	return nil
 }
 
-// lastFailure reports a request that has failed since the last success of its kind. A failure of the handler is no
+// lastFailure reports a request that has failed since the last success of the same kind. A failure of the handler is no
 // problem yet.
 func lastFailure(s Status) error {
 	if len(s.Errors) > 0 {

@@ -14,8 +14,8 @@ import (
 // Hooks are called with the events of a processor; see [feed.Hooks] for each of them.
 type Hooks = feed.Hooks
 
-// JoinHooks joins several hooks: for each event it calls every set hook, in their order. JoinHooks(LogHooks(log), own)
-// logs events and calls your own hooks.
+// JoinHooks joins several hooks: each event calls every set hook, in their order. JoinHooks(LogHooks(log), own) logs
+// events and calls your own hooks.
 func JoinHooks(hooks ...Hooks) Hooks {
 	var joined Hooks
 	for _, h := range hooks {
@@ -36,7 +36,7 @@ func withDefaultHooks(h Hooks) Hooks {
 	setUnset(&h.Skipped, logged.Skipped)
 	if h.Begun == nil {
 		h.Begun = func(ctx context.Context, u feed.NewUnit) {
-			if u.Passed == nil || *u.Passed > 0 { // it skips changes, or may skip some
+			if u.Passed == nil || *u.Passed > 0 { // the unit skips changes, or may skip some
 				logged.Begun(ctx, u)
 			}
 		}

@@ -8,18 +8,18 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Item is a change with its body decoded.
+// Item is a change with the body decoded.
 type Item[T any] struct {
 	feed.Change
 	Value  T  // the current version; zero after a delete
-	Before *T // the previous version, if the change has one
+	Before *T // the previous version, if any
 }
 
-// Items makes a [feed.Handler] from a function that receives documents decoded into T. If a document cannot be decoded,
-// it fails alone, as [feed.Poison] with a [feed.DecodeError], and the function receives the others in batches without
-// that document. If there is no limit ([FailurePolicy.MaxAttempts] or [FailurePolicy.MaxAge]), the document is retried
-// for ever, and its lease waits. To park the document, set a limit and [FailurePolicy.DeadLetters]. With
-// [Options.Manual] such a document fails its batch. items[i] is b.Changes[i], so an index in a [feed.Failure] means the
+// Items makes a [feed.Handler] from a function that receives documents decoded into T. A document that cannot be
+// decoded fails alone, as [feed.Poison] with a [feed.DecodeError], and the function receives the others in batches
+// without that document. If there is no limit ([FailurePolicy.MaxAttempts] or [FailurePolicy.MaxAge]), the document is
+// retried for ever, and the lease waits. To park the document, set a limit and [FailurePolicy.DeadLetters]. With
+// [Options.Manual] such a document fails the batch. items[i] is b.Changes[i], so an index in a [feed.Failure] means the
 // same in both.
 func Items[T any](handle func(ctx context.Context, b *feed.Batch, items []Item[T]) error) feed.Handler {
 	return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// The partition keys of a lease that are not where its position is: those that are set aside have pending changes
-// before the position, and changes of those that are held wait in dead letters.
+// The partition keys of a lease with positions of their own: those that are set aside have pending changes before the
+// position, and changes of those that are held wait in dead letters.
 
-// keyNotes are the keys that a lease names beside its position.
+// keyNotes are the keys that a lease names beside the position.
 type keyNotes struct {
 	aside []notes.AsideKey
 	held  notes.Held
@@ -49,9 +49,9 @@ func readKeys(source feed.Source, list func() ([]notes.Partition, error), lease 
 	return k, nil
 }
 
-// addKeys adds the held keys and those set aside, and the changes of the latter before the position of the lease. It
-// returns the time of the oldest change for which a key is held; zero if there is none. heldKnown is false if that
-// time is unknown.
+// addKeys adds the held keys and those set aside, and the changes of the latter before the position of the lease.
+// addKeys returns the time of the oldest change for which a key is held; zero if there is none. heldKnown is false if
+// that time is unknown.
 func (m *meter) addKeys(ctx context.Context, lag *Lag) (heldSince time.Time, heldKnown bool, err error) {
 	keys, err := readKeys(m.source, func() ([]notes.Partition, error) {
 		all, _, err := m.partitions(ctx, 0)
@@ -105,7 +105,8 @@ func (m *meter) asideFrom(k notes.AsideKey, at feed.Position) feed.Position {
 }
 
 // findHeldSince returns the commit time of the oldest change for which a key is held; zero if no key is held. The time
-// is known only if the feed still has that version of the change: if it has a later version, the change was earlier.
+// is known only if the feed still has that version of the change: a later version in the feed means that the change was
+// earlier.
 func (m *meter) findHeldSince(ctx context.Context, lease feed.Lease, held notes.Held) (since time.Time, known bool) {
 	if len(held.Keys) == 0 {
 		return since, true

@@ -8,11 +8,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Needs are the requirements of a handler for its processor. A handler states its Needs as a [HandlerWithNeeds], and
+// Needs are the requirements of a handler for the processor. A handler states its Needs as a [HandlerWithNeeds], and
 // [New] joins them with the [Options]. So you do not have to know them. The zero value needs nothing.
 type Needs struct {
 	// Filter says which changes the handler wants. The handler receives a change if both this Filter and Options.Filter
-	// want it.
+	// accept the change.
 	Filter func(c *feed.Change) bool
 
 	// Concurrency and Start apply if you do not set them in the options.
@@ -23,15 +23,16 @@ type Needs struct {
 	// refuses options with a Concurrency above 1, or with a limit, dead letters or held keys in OnFailure.
 	InOrder bool
 
-	// NeverJoin says that the handler keeps something for each range of keys that it cannot combine. The leases of this
-	// instance are then not joined, and no other instance gives it a lease for that: see Options.MinLeases.
+	// NeverJoin says that the handler keeps state for each range of keys that the handler cannot combine. The leases of
+	// this instance are then not joined, and no other instance gives this instance a lease for a join: see
+	// Options.MinLeases.
 	NeverJoin bool
 
 	// Hooks are called after the hooks of the options. They replace no default.
 	Hooks Hooks
 }
 
-// HandlerWithNeeds is a [feed.Handler] with requirements for its processor. If your handler wraps another handler, pass
+// HandlerWithNeeds is a [feed.Handler] with requirements for the processor. If your handler wraps another handler, pass
 // the needs of that handler on: see [NeedsOf].
 type HandlerWithNeeds interface {
 	feed.Handler

@@ -21,14 +21,14 @@ type Options struct {
 	Instance string
 
 	// Variant names your handler and its version, such as "mail 1.4", at most 200 bytes; you need not set it. Each
-	// instance shows it to the others, with the version of the program, from its build information, and with the
-	// options deciding what happens to a change: HandlerTimeout, whether Manual, Filter and a Concurrency above 1 are
+	// instance shows Variant to the others, with the version of the program, from the build information, and with the
+	// options that decide the fate of a change: HandlerTimeout, whether Manual, Filter and a Concurrency above 1 are
 	// set, and of OnFailure MaxAttempts, MaxAge, HoldKeys and whether there are DeadLetters. If these differ between
 	// live instances of the unit, each of them reports the difference: [Hooks.Differing] and [Status.Variants].
 	// Instances showing nothing, as those of an older version, differ from none.
 	Variant string
 
-	// Start says where a new unit begins; the default is now. The unit remembers its start. On a restart, pass the same
+	// Start says where a new unit begins; the default is now. The unit remembers the start. On a restart, pass the same
 	// Start or none; with any other, including FromNow, Run returns [feed.ErrStartIgnored]. A unit made by a .NET
 	// processor remembers no start. Leases without a position then begin at Start, and if you do not set Start, Run
 	// returns [feed.ErrNoStart].
@@ -54,7 +54,8 @@ type Options struct {
 	MinLeases int
 
 	// MaxLeases limits the leases this instance takes; 0 is no limit. Leases that no instance may take are reported as
-	// [feed.ErrNoOwner]. An instance may own more for a while after a split, and one more while two leases are joined.
+	// [feed.ErrNoOwner]. An instance may own more for a while after a split, and one lease more during a join of two
+	// leases.
 	MaxLeases int
 
 	// Weight is this instance's share of the leases, compared with the weights of the other running instances: an
@@ -64,13 +65,13 @@ type Options struct {
 
 	// ShareByLoad shares the leases by their loads instead of their number, if all running instances set it. The load
 	// of a lease is the number of changes in a minute, plus the number of LSNs by which the lease is behind the feed.
-	// The owner writes the load into the lease, with the writes it makes anyway. Nothing moves while each instance is
-	// within a tenth of its share, or if no move would make the largest load smaller. A lease is never divided for its
-	// load: for a single busy lease, see MinLeases.
+	// The owner writes the load into the lease, without extra writes. Nothing moves while each instance is within a
+	// tenth of its share, or if no move would make the largest load smaller. A lease is never divided because of load:
+	// for a single busy lease, see MinLeases.
 	ShareByLoad bool
 
 	// Poll is the longest pause between two reads of an idle lease, 5 s by default. If the source is a [feed.Waiter],
-	// the processor does not poll: it reads an idle lease once per Renew.
+	// the processor does not poll, and reads an idle lease once per Renew.
 	Poll time.Duration
 
 	// Acquire is the time between two rounds of the balancer, 13 s by default, varied at random by
@@ -89,7 +90,7 @@ type Options struct {
 	// default. Then the context of the handler ends. Run returns within four times Drain.
 	Drain time.Duration
 
-	// HandlerTimeout limits the time of a handler for a batch, 10 min by default. If a handler takes longer, its
+	// HandlerTimeout limits the time of a handler for a batch, 10 min by default. If a handler takes longer, the
 	// context ends with [feed.ErrHandlerTimeout] and the batch has failed. The processor retries the batch in two
 	// parts, and later batches have half as many changes, down to a single transaction. Batches grow again when a call
 	// takes less than half of HandlerTimeout.
@@ -120,7 +121,8 @@ type Options struct {
 
 	// BufferItems and BufferBytes bound the read and not yet handled changes of a lease: 4,000 changes and 64 MiB by
 	// default. The processor may read a page more. When the buffer is full, the processor sets aside failing and
-	// hanging keys, see [FailurePolicy]. If that does not help, it reads nothing more and reports [feed.ErrBufferFull].
+	// hanging keys, see [FailurePolicy]. If that does not help, the processor reads nothing more and reports
+	// [feed.ErrBufferFull].
 	//
 	// A lease remembers at most 5,000 unfinished changes among done changes: with a larger buffer the next owner may
 	// repeat more. With a Concurrency of 1, a page is in memory, plus the next two pages of a backlog if the first page
@@ -128,46 +130,46 @@ type Options struct {
 	BufferItems int
 	BufferBytes int64
 
-	// OnFailure says what happens to changes the handler cannot handle. By default they are retried for ever.
+	// OnFailure decides about changes the handler cannot handle. By default they are retried for ever.
 	OnFailure FailurePolicy
 
-	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when the handler confirms it, whatever the
-	// handler returns. If the handler returns nil and does not confirm the batch, the next owner of the lease receives
-	// the batch again, and this owner does not, unless the batch is abandoned: see [feed.Batch.Abandon]. You cannot
-	// combine Manual with the MaxAttempts, MaxAge and DeadLetters of OnFailure, because they make checkpoints of their
-	// own, nor with CheckpointItems and CheckpointEvery.
+	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done at the confirmation by the handler,
+	// whatever the handler returns. If the handler returns nil and does not confirm the batch, the next owner of the
+	// lease receives the batch again, and this owner does not, unless the batch is abandoned: see [feed.Batch.Abandon].
+	// You cannot combine Manual with the MaxAttempts, MaxAge and DeadLetters of OnFailure, because they make
+	// checkpoints of their own, nor with CheckpointItems and CheckpointEvery.
 	Manual bool
 
 	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: the processor makes a checkpoint when at
 	// least CheckpointItems changes are done since the last checkpoint, or when CheckpointEvery has passed. If both are
-	// zero, it makes a checkpoint whenever the position can move: after each batch if nothing fails. Done changes after
-	// an unfinished change are noted in the lease within a second. After a crash, the changes handled since the last
-	// checkpoint are redelivered; after an orderly stop none are.
+	// zero, the processor makes a checkpoint whenever the position can move: after each batch if nothing fails. Done
+	// changes after an unfinished change are noted in the lease within a second. After a crash, the changes handled
+	// since the last checkpoint are redelivered; after an orderly stop none are.
 	CheckpointItems int
 	CheckpointEvery time.Duration
 
 	Hooks Hooks
 }
 
-// A FailurePolicy says what happens to changes the handler cannot handle. The zero value retries them for ever.
+// A FailurePolicy decides about changes the handler cannot handle. The zero value retries them for ever.
 //
 // Without MaxAttempts and MaxAge, and with a Concurrency of 1, all changes arrive in the order of the feed: a failed
-// batch is retried whole, for ever, and its lease waits. With any other setting, a failing batch of several partition
-// keys is retried in two parts, divided by key. A batch of a single key is retried whole until its attempts are used
+// batch is retried whole, for ever, and the lease waits. With any other setting, a failing batch of several partition
+// keys is retried in two parts, divided by key. A batch of a single key is retried whole until the attempts are used
 // up, then in two parts, divided by transaction, until the failing change is alone. Other keys go on meanwhile.
 type FailurePolicy struct {
 	// MaxAttempts is how often a change may fail, and MaxAge for how long, before the change is parked in DeadLetters.
 	// Zero, the default, is no limit. If you set a limit without DeadLetters, the change is retried for ever, alone.
 	//
-	// The lease stores the attempts with the position for which they count. So a change also fails if its handler ends
+	// The lease stores the attempts with the position for which they count. So a change also fails if the handler ends
 	// the process. The lease also stores since when a change fails, to the second; after a merge of partitions this
 	// time starts anew.
 	//
 	// If at least three changes have failed, and more keys have failed than succeeded meanwhile, the processor reports
 	// an outage to [Hooks.Outage] and as [feed.ErrOutage]. During an outage nothing is parked, except a change which
-	// has failed for MaxAge. The processor calls the handler only now and then to see whether it has recovered. An
-	// outage is recognized only with MaxAttempts and DeadLetters: with MaxAge alone nothing is parked sooner, outage or
-	// not.
+	// has failed for MaxAge. The processor calls the handler only now and then to see whether the handler has
+	// recovered. An outage is recognized only with MaxAttempts and DeadLetters: with MaxAge alone nothing is parked
+	// sooner, outage or not.
 	MaxAttempts int
 	MaxAge      time.Duration
 
@@ -178,7 +180,7 @@ type FailurePolicy struct {
 
 	// HoldKeys parks the later changes of the key of a parked change too, so that their order is kept, until you
 	// release the key. DeadLetters must then be a [feed.LetterBox]. A lease can hold at most 1,000 keys, fewer if they
-	// are long. If another key would have to be held, its change waits, the key is set aside, and [feed.ErrTooManyHeld]
+	// are long. If another key would have to be held, the change waits, the key is set aside, and [feed.ErrTooManyHeld]
 	// is reported.
 	//
 	// After a merge of partitions the lease no longer says since which change a key is held. If changes of a held key
@@ -243,7 +245,7 @@ func hostInstance() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// validate checks options after withDefaults. It also refuses combinations in which an option would be ignored in
+// validate checks options after withDefaults. validate also refuses combinations in which an option would be ignored in
 // silence.
 func (o Options) validate() error {
 	for _, rule := range slices.Concat(o.rulesOfValues(), o.rulesOfCombinations()) {

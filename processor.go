@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/unit"
 )
 
-// Processor reads the change feed of a source, together with the other instances that share its leases, and hands the
-// changes to a handler. [New] makes a Processor.
+// Processor reads the change feed of a source, together with the other instances of the unit, and hands the changes to
+// a handler. [New] makes a Processor.
 type Processor struct {
 	source  feed.Source
 	leases  feed.LeaseStore
@@ -25,8 +25,8 @@ type Processor struct {
 
 // New makes a processor. The lease store names the deployment unit. Processors share the work if you opened their lease
 // stores with the same processor name; with different names each processor sees every change. If an option is invalid
-// or does not fit the handler, New returns an [*OptionError]. If the handler is a [HandlerWithNeeds], New joins its
-// needs with the options.
+// or does not fit the handler, New returns an [*OptionError]. If the handler is a [HandlerWithNeeds], New joins the
+// handler's needs with the options.
 func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Options) (*Processor, error) {
 	switch {
 	case source == nil:
@@ -54,7 +54,7 @@ func isNil(h feed.Handler) bool {
 	return h == nil || isFunc && f == nil
 }
 
-// Run works until ctx ends. Then it lets each batch in the handler finish, stores the positions, releases the leases
+// Run works until ctx ends. Then Run lets each batch in the handler finish, stores the positions, releases the leases
 // and returns nil. Run returns an error only if a retry cannot help. At the start these errors are
 // [feed.ErrModeChanged], [feed.ErrStartIgnored], [feed.ErrNoStart], or [feed.ErrNotFound], [feed.ErrForbidden] or
 // [feed.ErrBadRequest] of the source or the lease store. Later they are [feed.ErrLeasesGone], or [feed.ErrSourceGone]
@@ -63,10 +63,10 @@ func isNil(h feed.Handler) bool {
 //
 // When ctx ends, Run returns within four times [Options.Drain]. A batch in the handler may go on for a Drain. Then
 // its context ends, and the handler has another Drain to return. [feed.Closer] and the release of the lease have one
-// Drain each. If a source or a lease store does not answer, this still holds, provided that its calls end with their
-// contexts. If a handler does not return, Run leaves it behind and lets its lease expire.
+// Drain each. If a source or a lease store does not answer, this still holds, provided that the calls end with their
+// contexts. If a handler does not return, Run leaves the handler behind and lets the lease expire.
 //
-// You may call Run again after it has returned, and even several times at once: each call is an instance of its own.
+// You may call Run again after its return, and even several times at once: each call is a separate instance.
 func (p *Processor) Run(ctx context.Context) error {
 	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.toParts(), p.opts.Hooks)
 	_, counts := p.source.(feed.Sequencer)

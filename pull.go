@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Pulling has no leases: the caller stores the position. A single goroutine reads the ranges in turn and hands over a
-// page before it reads the next. So the memory is bounded by a page, and a caller that stops has lost nothing.
+// Pulling has no leases: the caller stores the position. A single goroutine reads the ranges in turn and hands over
+// each page before the next read. So the memory is bounded by a page, and a caller that stops has lost nothing.
 
 // PullOptions say how [Pull] reads. The zero value reads the latest versions of all present items, and ends.
 type PullOptions struct {
@@ -33,7 +33,7 @@ type PullOptions struct {
 }
 
 // Pull reads the change feed of r, after from, without leases and without a processor: the pull model. Pull yields
-// pages with changes. Each page has its Range, and the position Next from which you can resume that range; ranges
+// pages with changes. Each page has the Range, and the position Next from which you can resume that range; ranges
 // inside r take turns. Pull follows splits. An error is yielded once, as the last pair; the end of ctx is not yielded
 // as an error.
 //
@@ -66,7 +66,7 @@ type puller struct {
 type part struct {
 	r     feed.Range
 	at    feed.Position
-	ahead time.Time // since when the position lies after the end of the feed; zero if it does not
+	ahead time.Time // since when the position lies after the end of the feed; zero otherwise
 }
 
 // aheadPatience is how long a position may lie after the end of the feed because a replica lags behind.
@@ -93,7 +93,7 @@ func (p *puller) readInTurns(ctx context.Context, yield func(feed.Page, error) b
 		switch {
 		case found:
 			p.poll = instance.FirstPoll
-		case ahead: // no source can wait for what is before a position
+		case ahead: // no source can wait for changes before a position
 			p.pauseLonger(ctx)
 		case !p.opts.Follow:
 			return nil

@@ -15,7 +15,7 @@ type Status struct {
 	Since    time.Time        // when Run was called
 	Ready    bool             // the unit's leases exist
 	Began    *feed.NewUnit    // where the unit begins, if this call has made its leases; otherwise nil
-	Variants feed.Variants    // what the live instances run; more than one if they differ, see [Options.Variant]
+	Variants feed.Variants    // variants of the live instances; several if they differ, see [Options.Variant]
 	Outage   bool             // there is an outage: nothing is parked, and the handler is only probed
 	Slow     []feed.SlowBatch // batches that have been in the handler for much longer than usual
 	Stopping bool             // the context of Run has ended; the instance finishes the batches in the handler

@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// maxVariant bounds Options.Variant, because each instance writes it with every renewal.
+// maxVariant bounds Options.Variant, because each instance writes the variant with every renewal.
 const maxVariant = 200
 
-// variant returns what an instance with these options runs, as the other instances see it. Options that may well differ
-// are left out: the name, the times of leases, sizes, and the number of batches at once.
+// variant returns the variant of an instance with these options, as the other instances see it. Options that may well
+// differ are left out: the name, the times of leases, sizes, and the number of batches at once.
 func (o Options) variant() feed.Variant {
 	words := []string{fmt.Sprintf("timeout=%v", o.HandlerTimeout)}
 	for _, word := range []struct {
@@ -46,7 +46,7 @@ var programVersion = sync.OnceValue(func() string {
 })
 
 // versionOf returns the module and the version of a build. A build has a commit and no version if the module is in a
-// directory of a repository without a module at its top.
+// directory of a repository without a module at the top.
 func versionOf(info *debug.BuildInfo) string {
 	text := strings.TrimSpace(info.Main.Path + " " + info.Main.Version)
 	of := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })

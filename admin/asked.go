@@ -21,23 +21,23 @@ const (
 	RequestExpired   RequestState = "expired"   // the caller has died
 )
 
-// Request is what somebody asks of the instances of a unit: by this package about leases, or by package deadletters
-// about a partition key.
+// Request is a request of an operator to the instances of a unit: by this package about leases, or by package
+// deadletters about a partition key.
 type Request struct {
 	feed.Record
 
 	State  RequestState
 	Action string          // such as pause, reset, retry or release; later versions have others
-	Of     feed.Range      // of a request about leases; empty for one about a key
+	Of     feed.Range      // of a request about leases; empty for a request about a key
 	Key    json.RawMessage // of a request about a key
-	Letter string          // ID of a dead letter; empty if the request is not about one
+	Letter string          // ID of a dead letter; empty if the request is not about a letter
 	By     string          // who asks; empty if that is unknown
 	Reason string          // why; empty if that is unknown
 	Asked  time.Time       // by the clock of the caller; zero if that is unknown
 	Silent time.Duration   // since the record was written
-	Waits  string          // why the owner does not serve the request; empty if it has not said
+	Waits  string          // why the owner does not serve the request; empty if unknown
 
-	Notes []string // what an operator should know
+	Notes []string // remarks for the operator
 }
 
 func (q *Request) note(format string, args ...any) {
@@ -72,7 +72,7 @@ func describeRequest(record feed.Record, now time.Time) Request {
 	return q
 }
 
-// addState adds how the request is. A pause lasts until somebody ends it, and nobody answers it.
+// addState adds the state of the request. A pause lasts until somebody ends the pause, and has no answer.
 func (q *Request) addState(now time.Time, isPause, begun bool) {
 	outcome, answered := notes.ReadOutcome(q.Record.Properties)
 	q.State = RequestAsked

@@ -20,19 +20,19 @@ type Surplus struct {
 	ID    string // name of the record in the lease store
 	Token string
 	Mark  bool   // only the mark of the lease is removed, and the lease stays
-	Why   string // why nothing needs it
-	Done  bool   // false after a dry run, and for what is left
-	Left  string // why it is left after a clean-up; empty if Done, and after a dry run
+	Why   string // why nothing needs the record
+	Done  bool   // false after a dry run, and for records that stay
+	Left  string // why the record stays after a clean-up; empty if Done, and after a dry run
 
 	record feed.Record
 }
 
-// longGone is how long a record must not have been written before it counts as left for good: ten times the default
-// expiration of an instance.
+// longGone is the time without a write after which a record counts as left for good: ten times the default expiration
+// of an instance.
 const longGone = 10 * time.Minute
 
-// Surplus returns what [Unit.CleanUp] would remove. It is what instances remove too, if they have the right to delete
-// and if one runs:
+// Surplus returns the records that [Unit.CleanUp] would remove. Running instances remove the same records, if they have
+// the right to delete:
 //
 //   - the presence of instances that have shown no life for 10 minutes or more
 //   - requests whose time to live is over
@@ -88,7 +88,7 @@ func hasInstance(all []feed.Record, now time.Time) bool {
 	})
 }
 
-// whyHost says why the presence of an instance is surplus; empty if it is not.
+// whyHost says why the presence of an instance is surplus; empty if the presence is needed.
 func whyHost(r feed.Record, now time.Time) string {
 	if quiet := now.Sub(r.Updated); quiet > max(longGone, 3*r.TTL) {
 		return fmt.Sprintf("its instance has shown no life for %v", sentence.Exact(quiet.Round(time.Second)))
@@ -96,8 +96,8 @@ func whyHost(r feed.Record, now time.Time) string {
 	return ""
 }
 
-// whyRequest says why a request is surplus; empty if it is not. A request without a time to live stays until somebody
-// ends it, as a pause does.
+// whyRequest says why a request is surplus; empty if the request is needed. A request without a time to live, such as a
+// pause, stays until somebody ends the request.
 func whyRequest(r feed.Record, now time.Time) string {
 	ttl := r.TTL
 	if r.State == feed.StateRetired {
@@ -112,8 +112,8 @@ func whyRequest(r feed.Record, now time.Time) string {
 	return fmt.Sprintf("its caller has died, and its time of %v is over", ttl)
 }
 
-// whyRetired says why a lease that was replaced is surplus; empty if it is not. A lease whose create was late is listed
-// as replaced too: an instance removes or adopts it.
+// whyRetired says why a replaced lease is surplus; empty if the lease is needed. A lease whose create was late is
+// listed as replaced too: an instance removes or adopts such a lease.
 func whyRetired(r feed.Record, leases []feed.Record, now time.Time) string {
 	quiet := now.Sub(r.Updated)
 	if !records.IsOurs(r) || records.IsLate(r) || quiet <= longGone || len(records.Holes(r.Range, leases)) > 0 {
@@ -123,18 +123,18 @@ func whyRetired(r feed.Record, leases []feed.Record, now time.Time) string {
 		sentence.Exact(quiet.Round(time.Second)))
 }
 
-// CleanUp removes surplus that [Unit.Surplus] has found, if it is surplus still and nobody has written it since. It
-// returns what it was given, with Done and Left. After a dry run nothing is done.
+// CleanUp removes records that [Unit.Surplus] has found, if they are still surplus and nobody has written them since.
+// CleanUp returns the same records, with Done and Left. After a dry run nothing is done.
 //
-// An error of the lease store ends the clean-up; the result says what was done before. A missing right to delete is no
-// error: see Left. The removal of something has a line in [Unit.History].
+// An error of the lease store ends the clean-up; the result has the removals before the error. A missing right to
+// delete is no error: see Left. The removal of something has a line in [Unit.History].
 func (u *Unit) CleanUp(ctx context.Context, found []Surplus) ([]Surplus, error) {
 	found = slices.Clone(found)
 	if u.options.DryRun || len(found) == 0 {
 		return found, nil
 	}
-	// A listing need not show a single moment: it may show a mark, and not the request written before. A
-	// second one that shows the same version of the lease shows the request.
+	// A listing need not show a single moment: the listing may show a mark, and not the request written before. A
+	// second listing with the same version of the lease shows the request.
 	v, err := u.list(ctx)
 	if err != nil {
 		return found, err

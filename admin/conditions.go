@@ -9,18 +9,18 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// condition is a way in which a unit may not be as it should be. The table of them is the only place that says how bad
-// a state is and what to do about it: findings, explanations, changefeed leases and changefeed doctor read it.
+// condition is a possible problem of a unit. Only the table of conditions says how bad a state is and which step helps:
+// findings, explanations, changefeed leases and changefeed doctor read this table.
 type condition struct {
 	word        Word
 	grade       Grade
 	gradeAtWork Grade // if instances are at work; 0 is grade
 	about       string
 	lease       func(l *Lease, of *Listing) (text string, is bool) // nil if the condition is not about a lease
-	other       func(l *Listing) []Finding                         // nil if it is about leases only
+	other       func(l *Listing) []Finding                         // nil if the condition is about leases only
 	means       string
 	next        choice
-	advice      choice // for an explanation of one lease, in sentences; {owner} is its owner
+	advice      choice // for an explanation of a lease, in sentences; {owner} is the owner of the lease
 }
 
 // manyAttempts is from how many failed attempts on a batch is a failure.
@@ -31,19 +31,19 @@ func inState(state State, text string) func(*Lease, *Listing) (string, bool) {
 	return func(l *Lease, of *Listing) (string, bool) { return text, of.standing(l) == state }
 }
 
-// aboutRetired is what a lease is that nobody needs.
+// aboutRetired describes a lease that nobody needs.
 const aboutRetired = "a lease is left that was replaced, or created too late"
 
-// adviceToStart is what to do if no instance of the unit runs.
+// adviceToStart is the advice if no instance of the unit runs.
 const adviceToStart = "Start an instance of the unit."
 
-// adviceOnHole is what to do about keys without a lease.
+// adviceOnHole is the advice about keys without a lease.
 var adviceOnHole = choice{
 	"Start an instance: it makes a lease there, from where the unit began.",
 	"Wait: the instances make a lease when an earlier owner must have stopped, within minutes.",
 }
 
-// adviceOnFailures is what to do about changes that fail.
+// adviceOnFailures is the advice about failing changes.
 var adviceOnFailures = always("Look at the log of the owner for the error of the handler. With --max-attempts and " +
 	"--dead-letters the processor finds a change that can never be handled, and parks it. changefeed leases skip gives " +
 	"changes up: name one with --change, because otherwise the whole batch is skipped, with its good changes.")

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// create makes the leases of a unit, and its marker last, so that no instance takes the unit for whole before it is.
+// create makes the leases of a unit, and the marker last, so that no instance takes the unit for whole too early.
 // Leases that an earlier call has made stay.
 func (u *Unit) create(ctx context.Context, v *records.View, s *Snapshot, places []placed) ([]Step, error) {
 	missing, err := u.planRestore(ctx, v, s, places)
@@ -99,7 +99,7 @@ func (u *Unit) planRestore(ctx context.Context, v *records.View, s *Snapshot, pl
 	return missing, nil
 }
 
-// createMarker makes the marker of the unit, unless there is one of leases that the unit had before.
+// createMarker makes the marker of the unit, unless there is a marker from earlier leases of the unit.
 func (u *Unit) createMarker(ctx context.Context, mode feed.Mode) error {
 	start := feed.FromBeginning()
 	if mode == feed.AllVersionsAndDeletes { // such a feed has no beginning
@@ -115,7 +115,7 @@ func (u *Unit) createMarker(ctx context.Context, mode feed.Mode) error {
 	return nil
 }
 
-// readable reads from the position of a lease, or of a part of it if its range has been split since.
+// readable reads from the position of a lease or, if the range has been split since, of a part of the range.
 func (u *Unit) readable(ctx context.Context, lease feed.Record) error {
 	page, err := u.source.Read(ctx, lease.Range, lease.Position, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
 	if errors.Is(err, feed.ErrGone) {

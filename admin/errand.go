@@ -13,19 +13,19 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// errand is a request to the owner of a lease, and how the lease is changed if nobody owns it.
+// errand is a request to the owner of a lease, and the change of the lease if there is no owner.
 type errand struct {
 	lease   string // ID
 	control notes.Control
 	caller  string
 	listed  *records.View // for the first try, if the caller has listed the leases; or nil
 	isDone  func(feed.Record) bool
-	// edit returns what changes the lease, or why it cannot be changed
+	// edit returns a function that changes the lease, or why the lease cannot be changed
 	edit func(context.Context, feed.Record) (func(*feed.Record), error)
 }
 
-// carryOut has the owner of a lease obey, or changes the lease here if nobody works on it. If many leases share a
-// listing, the price does not grow with the square of their number; a lease written since has another ETag.
+// carryOut asks the owner of a lease to obey, or changes the lease here if nobody works on the lease. If many leases
+// share a listing, the price does not grow with the square of their number; a lease written since has another ETag.
 func (e errand) carryOut(ctx context.Context, u *Unit) error {
 	return until(ctx, func() (bool, string, error) {
 		v, err := e.listed, error(nil)
@@ -41,7 +41,7 @@ func (e errand) carryOut(ctx context.Context, u *Unit) error {
 			return false, "", fmt.Errorf("%w: the lease was replaced or deleted meanwhile: try again", feed.ErrConflict)
 		case lease.State != feed.StateLive:
 			return false, "", replacedError(v, lease)
-		case e.isDone(lease): // an owner has done it, and has not answered
+		case e.isDone(lease): // an owner has obeyed, and has not answered
 			return true, "", nil
 		case isAtWork(lease, v.Now()):
 			return e.askOwner(ctx, u)
@@ -61,8 +61,8 @@ func (e errand) carryOut(ctx context.Context, u *Unit) error {
 	})
 }
 
-// withdrawOthers withdraws a request for a lease that nobody owns, whose caller has died: the next owner would serve it
-// after this one.
+// withdrawOthers withdraws an earlier request for a lease without an owner, if the caller of that request has died: the
+// next owner would serve the request after the present errand.
 func (e errand) withdrawOthers(ctx context.Context, u *Unit, v *records.View) error {
 	q, found := findRequest(v, e.control.Token())
 	if !found || q.State != feed.StateLive {
@@ -75,8 +75,8 @@ func (e errand) withdrawOthers(ctx context.Context, u *Unit, v *records.View) er
 	return nil
 }
 
-// askOwner asks the owner of a lease. If the owner dies, the request goes to the next one. If nobody owns the lease any
-// more, the request is withdrawn.
+// askOwner asks the owner of a lease. If the owner dies, the request goes to the next owner. If nobody owns the lease
+// any more, the request is withdrawn.
 func (e errand) askOwner(ctx context.Context, u *Unit) (done bool, left string, err error) {
 	asking, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -128,7 +128,7 @@ func obey(ctx context.Context, u *Unit, lease string, c notes.Control, caller st
 	return e.carryOut(ctx, u)
 }
 
-// only returns the single lease of a range, if it can be changed now.
+// only returns the single lease of a range, if that lease can be changed now.
 func only(u *Unit, v *records.View, of feed.Range) (feed.Record, error) {
 	chosen, err := u.choose(v, Of(of))
 	switch {

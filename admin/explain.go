@@ -13,25 +13,24 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// Explanation explains a lease, or keys without one, in sentences for an operator who was woken up.
+// Explanation explains a lease, or keys without a lease, in sentences for an operator who was woken up.
 type Explanation struct {
 	Lease *Lease     // nil for keys without a lease
-	Range feed.Range // empty if it is unknown
+	Range feed.Range // empty if unknown
 	State State      // that of the lease, or [StateHole]
-	Facts []string   // what is known
-	Next  []string   // what to do next; never empty
+	Facts []string   // facts
+	Next  []string   // next steps; never empty
 
-	// History is what was done with the lease, or with a range that contains keys of it, oldest first: see
-	// [Unit.History].
+	// History lists the actions on the lease, or on a range with keys of the lease, oldest first: see [Unit.History].
 	History []Entry
 }
 
-// Explain explains the lease with a token or a range, such as "05C1-0BF3": what [Unit.List] knows of it, its part of
-// the history, and what to do next. Explain returns one explanation. For an empty token it explains all leases and the
-// keys without one, by their ranges.
+// Explain explains the lease with a token or a range, such as "05C1-0BF3": the facts of [Unit.List] about the lease,
+// the actions in the history, and the next steps. Explain returns a single explanation. For an empty token, Explain
+// explains all leases and the keys without a lease, by their ranges.
 //
-// The sentences name the commands with which an operator acts. If the history cannot be read, the explanations are
-// without it.
+// The sentences name the commands with which an operator acts. If the history cannot be read, the explanations leave it
+// out.
 //
 // Errors: [feed.ErrNotFound] for an unknown token, whose text names the leases, and those of [Unit.List].
 func (u *Unit) Explain(ctx context.Context, token string) ([]Explanation, error) {
@@ -63,7 +62,8 @@ func (u *Unit) Explain(ctx context.Context, token string) ([]Explanation, error)
 	return all, nil
 }
 
-// Explain explains the leases of a listing, and the keys without one, by their ranges; past is the history of the unit.
+// Explain explains the leases of a listing, and the keys without a lease, by their ranges; past is the history of the
+// unit.
 func (l *Listing) Explain(past []Entry) (all []Explanation) {
 	for i := range l.Leases {
 		all = append(all, explainer{l, &l.Leases[i], past}.explain())
@@ -156,7 +156,7 @@ func (e explainer) whoOwns() string {
 		e.Owner, sentence.Duration(e.Silent), sentence.Clock(until, e.now()))
 }
 
-// whereItIs says the position, and what comes after it.
+// whereItIs says the position, and the changes after the position.
 func (e explainer) whereItIs() string {
 	at := "The lease has no position yet"
 	if e.Position != (feed.Position{}) {
@@ -193,7 +193,7 @@ func pausedBy(q *Request) string {
 	return " by " + sentence.OneLine(q.By) + because(q.Reason)
 }
 
-// because returns the reason of an action, if there is one.
+// because returns the reason of an action, if there is a reason.
 func because(why string) string {
 	if why == "" {
 		return ""
@@ -225,7 +225,7 @@ func (e explainer) whoReset() string {
 		sentence.Clock(on, e.now()), age)
 }
 
-// replacement says which leases replace a lease that is being split, cut or joined, and what is missing.
+// replacement says which leases replace a lease that is being split, cut or joined, and which are missing.
 func (e explainer) replacement() (text string) {
 	switch {
 	case e.Record.State != feed.StateSplitting || e.State == StateBroken:
@@ -269,7 +269,7 @@ func (e explainer) failingSince() string {
 	return text
 }
 
-// holesBeside names the keys without a lease beside this one.
+// holesBeside names the keys without a lease beside this lease.
 func (e explainer) holesBeside() string {
 	for _, h := range e.unit.Holes {
 		if h.Range.Max == e.Range.Min || h.Range.Min == e.Range.Max {
@@ -279,8 +279,8 @@ func (e explainer) holesBeside() string {
 	return ""
 }
 
-// adviceOnReplacement is what to do about a lease that its owner splits, cuts or joins. Without an owner at work, the
-// conditions say what to do.
+// adviceOnReplacement is the advice about a lease that the owner splits, cuts or joins. Without an owner at work, the
+// advice of the conditions applies.
 func (e explainer) adviceOnReplacement() string {
 	switch {
 	case e.State != StateSplitting || !e.isAtWork():
@@ -291,7 +291,7 @@ func (e explainer) adviceOnReplacement() string {
 	return "Wait: the owner makes the missing leases within seconds. If it does not, look at its log."
 }
 
-// next says what to do.
+// next returns the next steps.
 func (e explainer) next() (list []string) {
 	works := e.unit.IsAtWork()
 	if text := e.adviceOnReplacement(); text != "" {
@@ -313,8 +313,8 @@ func (e explainer) next() (list []string) {
 	return e.withStart(list)
 }
 
-// withStart returns the steps with exactly one that starts an instance, if none runs and the lease needs one. A step
-// that says what the instance will do says it better than the general one.
+// withStart returns the steps with exactly one step that starts an instance, if none runs and the lease needs an
+// instance. A step that describes the instance's work is better than the general step.
 func (e explainer) withStart(list []string) []string {
 	isSpecial := func(step string) bool {
 		return strings.HasPrefix(step, "Start an instance") && step != adviceToStart

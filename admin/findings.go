@@ -51,7 +51,7 @@ func Words() (words []Word) {
 	return words
 }
 
-// About says what a word of [Words] means, in a few words; empty for another one.
+// About explains a word of [Words], in a few words; empty for an unknown word.
 func (w Word) About() string {
 	for _, c := range conditions {
 		if c.word == w {
@@ -66,22 +66,22 @@ type Grade int
 
 // The grades.
 const (
-	GradeWarning Grade = iota + 1 // look at it by day
+	GradeWarning Grade = iota + 1 // for office hours
 	GradeFailure                  // changes are not handled, or are handled twice
 )
 
-// Finding is something that is not as it should be.
+// Finding is a problem of the unit.
 type Finding struct {
 	Word  Word
 	Grade Grade
 	Kind  feed.Kind  // of the record; empty for a hole and for the unit as a whole
 	ID    string     // of the record; empty for a hole and for the unit as a whole
 	Token string     // of the record, such as a lease
-	Owner string     // of the lease; empty if it has none
+	Owner string     // of the lease; empty if there is none
 	Range feed.Range // of the lease or the hole; empty if there is none
-	Text  string     // what was found, for people: "owner a is silent for 2m0s"
+	Text  string     // the problem, for people: "owner a is silent for 2m0s"
 	Means string     // the same in general, also for several leases
-	Next  string     // what to do
+	Next  string     // the next step
 }
 
 // about returns a finding about a lease.
@@ -94,8 +94,8 @@ func aboutRecord(r feed.Record, text string) Finding {
 	return Finding{Kind: r.Kind, ID: r.ID, Token: r.Token, Range: r.Range, Text: text}
 }
 
-// Findings returns all that is wrong, the worst first. A lease that is being split, cut or joined is silent, expired,
-// free, stopped or paused as a live lease is, although its state is [StateSplitting]. The lag alone is no finding: see
+// Findings returns all problems, the worst first. A lease that is being split, cut or joined is silent, expired, free,
+// stopped or paused as a live lease is, although its state is [StateSplitting]. The lag alone is no finding: see
 // [Listing.Waiting] and [Listing.Behind].
 func (l *Listing) Findings() (all []Finding) {
 	works := l.IsAtWork()
@@ -111,7 +111,7 @@ func (l *Listing) Findings() (all []Finding) {
 	return all
 }
 
-// Waiting returns the leases whose oldest change has waited for longer than a time. It does not find changes whose
+// Waiting returns the leases whose oldest change has waited for longer than a time. Waiting does not find changes whose
 // commit time is unknown: see [changefeed.Lag.Age].
 func (l *Listing) Waiting(most time.Duration) (found []Finding) {
 	for i := range l.Leases {
@@ -169,12 +169,12 @@ func (l *Listing) Behind(most int64) (found []Finding) {
 	return found
 }
 
-// nextOfLag is what to do about changes that wait.
+// nextOfLag is the next step about waiting changes.
 var nextOfLag = choice{
 	"start an instance", "see whether the lag falls: else the handler is too slow, fails, or there are too few leases",
 }
 
-// choice is what to do: if no instance of the unit is at work, or if instances are.
+// choice is the next step: if no instance of the unit is at work, or if instances are.
 type choice struct{ stopped, atWork string }
 
 // of returns the text for a unit at work or not.

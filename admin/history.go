@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// ErrNotRecorded means that an action has changed the unit, and that its line in the history is missing. The text says
-// whether the action was carried out. To call again repeats the action.
+// ErrNotRecorded means that an action has changed the unit, and that the history has no line about the action. The text
+// says whether the action was carried out. To call again repeats the action.
 var ErrNotRecorded = errors.New("its line in the history of the unit is missing")
 
 // Entry is a line in the history of a unit: an action that has changed something, or has tried to.
@@ -28,9 +28,9 @@ type Entry struct {
 	Count  int    // how many leases were meant; of a clean-up: records; of a skip: changes; of letters: those or keys
 	Done   int    // how many of them were done
 	Moves  []Move // of a reset or restore: the positions of the first 16 leases
-	Failed string // why the action was not carried out as a whole; empty if it was
+	Failed string // why the action was not carried out as a whole; empty after success
 
-	Key     feed.PartitionKey // of a reset of one key, or of letters of one key
+	Key     feed.PartitionKey // of a reset of a key, or of letters of a key
 	Changes []FailedChange    // of a skip, or of letters: the first 16 changes
 }
 
@@ -40,11 +40,11 @@ type Move struct {
 	From, To feed.Position
 }
 
-// History returns what was done with the unit through this package, oldest first: the last 100 actions, or fewer if
-// they are more than 64 KB. Older versions of this package have left no lines. A dry run leaves none.
+// History returns the actions on the unit through this package, oldest first: the last 100 actions, or fewer if they
+// are more than 64 KB. Older versions of this package have left no lines. A dry run leaves none.
 //
-// The history is a record in the lease store, which instances ignore. If the caller of an action dies in its midst, the
-// line is missing.
+// The history is a record in the lease store, which instances ignore. If the caller dies during an action, the line is
+// missing.
 //
 // Errors: [feed.ErrNotFound] for a unit without leases and history, [feed.ErrBadLease] for a history that somebody has
 // made unreadable, and those of the lease store.
@@ -77,7 +77,7 @@ func entriesIn(all []feed.Record) ([]Entry, error) {
 	return entries, nil
 }
 
-// entryOf returns a stored line. What this version cannot read of a range or of a position is left out.
+// entryOf returns a stored line, without a range or position that this version cannot read.
 func entryOf(l notes.Line) Entry {
 	e := Entry{
 		At: l.At.UTC(), By: l.By, Reason: l.Why, Action: Action(l.Action), Count: l.Count, Done: l.Done,
@@ -97,7 +97,7 @@ func entryOf(l notes.Line) Entry {
 	return e
 }
 
-// historyIn finds the history among its records.
+// historyIn finds the history among the records.
 func historyIn(all []feed.Record) (feed.Record, bool) {
 	for _, r := range all {
 		if r.Kind == feed.KindHistory && r.Token == "" {
@@ -107,7 +107,7 @@ func historyIn(all []feed.Record) (feed.Record, bool) {
 	return feed.Record{Kind: feed.KindHistory}, false
 }
 
-// unreadable returns the error of a history that cannot be read, because of its document or of its lines.
+// unreadable returns the error of an unreadable history, because of the document or of the lines.
 func unreadable(record feed.Record, lines error) error {
 	if record.Err != nil {
 		lines = record.Err
@@ -119,11 +119,11 @@ func unreadable(record feed.Record, lines error) error {
 		lines)
 }
 
-// Record adds a line to the history for what was done with dead letters through package deadletters. By, Reason and At
-// of the entry are those of [Options] and of the lease store's clock, whatever the entry says. Range is that of the
-// lease that has Key, or of all leases without a key. Moves are left out. A dry run records nothing.
+// Record adds a line to the history for an action on dead letters through package deadletters. By, Reason and At of the
+// entry are those of [Options] and of the lease store's clock, whatever the entry says. Range is that of the lease that
+// has Key, or of all leases without a key. Moves are left out. A dry run records nothing.
 //
-// Errors: [ErrNotRecorded] and its cause.
+// Errors: [ErrNotRecorded] and the cause.
 func (u *Unit) Record(ctx context.Context, e Entry) error {
 	if u.options.DryRun {
 		return nil
@@ -160,7 +160,7 @@ func rangeOf(ctx context.Context, u *Unit, key feed.PartitionKey) feed.Range {
 	return feed.FullRange()
 }
 
-// record writes the line of an action that has ended with an error or without, and returns the error for its caller.
+// record writes the line of an action that has ended with or without an error, and returns the error for the caller.
 func (u *Unit) record(ctx context.Context, action Action, of feed.Range, steps []Step, failed error) error {
 	line := notes.Line{Action: string(action), Range: of.String(), Count: len(steps)}
 	for _, s := range steps {
@@ -177,7 +177,7 @@ func (u *Unit) record(ctx context.Context, action Action, of feed.Range, steps [
 	return recordLine(ctx, u, line, failed)
 }
 
-// recordLine writes a line, and returns the error for the caller of its action.
+// recordLine writes a line, and returns the error for the caller of the action.
 func recordLine(ctx context.Context, u *Unit, line notes.Line, failed error) error {
 	line.ID, line.By, line.Why = rand.Text(), u.options.By, u.options.Reason
 	if failed != nil {

@@ -19,26 +19,26 @@ type Presence string
 const (
 	Running Presence = "running"
 	Ended   Presence = "stopped"
-	Gone    Presence = "gone" // it has shown no life for too long, and has not stopped
+	Gone    Presence = "gone" // no sign of life for too long, without a stop
 )
 
-// Instance is an instance of the unit, as it shows itself. Its record has its name, as Owner, and its epoch.
+// Instance is an instance of the unit, as in its presence record, whose Owner is the name of the instance.
 type Instance struct {
 	feed.Record
 
 	Presence Presence
-	Silent   time.Duration // since it has written its record
-	Leases   int           // how many leases it owns
-	Runs     *feed.Variant // its version, handler and options; nil if it does not tell
+	Silent   time.Duration // since the last write of the record
+	Leases   int           // how many leases the instance owns
+	Runs     *feed.Variant // version, handler and options; nil if unknown
 
-	Weight       int     // Options.Weight: 1 unless it was set
-	SharesByLoad bool    // Options.ShareByLoad; it counts if all running instances set it: see [Listing.SharesByLoad]
-	Load         int64   // of its leases, as far as it is known: see [Lease.LoadOf]
-	LoadKnown    bool    // Load counts all its leases
-	Share        float64 // its part of the leases or, if all instances share by load, of their load; 0 if it has ended
-	Due          float64 // the part that it should have by its weight alone; 0 if it has ended
+	Weight       int     // Options.Weight, by default 1
+	SharesByLoad bool    // Options.ShareByLoad; effective if all running instances set it: see [Listing.SharesByLoad]
+	Load         int64   // of the instance's leases, as far as known: see [Lease.LoadOf]
+	LoadKnown    bool    // Load counts all leases of the instance
+	Share        float64 // the instance's part of the leases or, if all instances share by load, of their load; 0 after the end
+	Due          float64 // the part by the weight of the instance alone; 0 after the end
 
-	Notes []string // what an operator should know
+	Notes []string // remarks for the operator
 }
 
 func (i *Instance) note(format string, args ...any) {
@@ -69,8 +69,8 @@ func describeInstance(record feed.Record, now time.Time) Instance {
 	return i
 }
 
-// Skew returns by how much the clock of the store is ahead of that of the instance. The time that the record was on its
-// way is a part of that. If the instance's clock is not in the record, known is false.
+// Skew returns by how much the clock of the store is ahead of that of the instance. Skew includes the time that the
+// record was on the way. If the instance's clock is not in the record, known is false.
 func (i *Instance) Skew() (skew time.Duration, known bool) {
 	if i.Timestamp.IsZero() || i.Updated.IsZero() {
 		return 0, false
@@ -78,8 +78,7 @@ func (i *Instance) Skew() (skew time.Duration, known bool) {
 	return i.Updated.Sub(i.Timestamp), true
 }
 
-// owns reports whether the instance owns a lease. Its earlier lives do not count, and neither do leases that others
-// have replaced.
+// owns reports whether the instance owns a lease. Leases of earlier lives and replaced leases do not count.
 func (i *Instance) owns(l *Lease) bool { return i.isOwner(l) && l.Record.State != feed.StateRetired }
 
 // isOwner reports whether a lease names this life of the instance as its owner.
@@ -100,7 +99,7 @@ func (l *Listing) hasLeft(lease *Lease) bool {
 // allowed is how long the instance may show no life.
 func (i *Instance) allowed() time.Duration { return cmp.Or(i.Expiration, defaultSilence) }
 
-// Variants returns what the running instances run.
+// Variants returns the variants of the running instances.
 func (l *Listing) Variants() feed.Variants {
 	var live []feed.Record
 	for _, i := range l.Instances {
@@ -112,7 +111,8 @@ func (l *Listing) Variants() feed.Variants {
 }
 
 // Idle returns the names of the running instances without a lease, and the number of all running instances. If a lease
-// is free, nobody is idle: instances are about to take it, or it is paused. Nobody takes a document that is no lease.
+// is free, nobody is idle: instances are about to take the lease, or the lease is paused. Nobody takes a document that
+// is no lease.
 func (l *Listing) Idle() (idle []string, running int) {
 	for _, lease := range l.Leases {
 		if lease.Free() && lease.Record.State != feed.StateRetired && lease.State != StateBroken {
@@ -163,7 +163,7 @@ func (l *Listing) addSlow() {
 	}
 }
 
-// addSlow adds a slow batch; silent is how long ago the owner has shown it.
+// addSlow adds a slow batch; silent is the time since the owner has shown the batch.
 func (l *Lease) addSlow(s variants.Slow, silent time.Duration, now time.Time) {
 	inHand := time.Duration(s.For)*time.Millisecond + silent
 	usual := time.Duration(s.Usual) * time.Millisecond
@@ -176,7 +176,7 @@ func (l *Lease) addSlow(s variants.Slow, silent time.Duration, now time.Time) {
 		sentence.Count(s.Changes, "change"))
 }
 
-// noteDifferences notes at each running instance what the instance runs, if others run something else.
+// noteDifferences notes the variant at each running instance, if the variants differ.
 func (l *Listing) noteDifferences() {
 	all := l.Variants()
 	if !all.Differ() {

@@ -12,11 +12,11 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// Why leases that are more than the unit needs are not joined: internal/processor/unit/join.go decides that, and these
-// sentences repeat its rules as far as records show them.
+// Why surplus leases are not joined: internal/processor/unit/join.go decides, and these sentences repeat its rules as
+// far as records show them.
 
 // countNeeded notes how many leases the unit needs: as many as a new unit with the same instances would have. If the
-// source does not list its partitions, the number stays unknown.
+// source does not list partitions, the number stays unknown.
 func (l *Listing) countNeeded(ctx context.Context, source feed.Source) {
 	if source == nil {
 		return
@@ -44,7 +44,7 @@ func (l *Listing) countLive() (n int) {
 	return n
 }
 
-// whyNotJoined says that the unit has more leases than it needs, and why this one is not joined with a neighbour.
+// whyNotJoined says that the unit has surplus leases, and why this lease is not joined with a neighbour.
 func (e explainer) whyNotJoined() string {
 	live := e.unit.countLive()
 	if e.unit.needed == 0 || live <= e.unit.needed || e.State == StateBroken || e.State == StateRetired ||

@@ -16,54 +16,54 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// State says whether anybody works on a lease, as a word for programs. A lease that this version does not know has the
-// word that its document has.
+// State says whether anybody works on a lease, as a word for programs. A state that this version does not know is the
+// word in the document.
 type State string
 
 // The states of a lease. The document of a lease contains only the last three and live.
 const (
 	StateLive      State = "live"
-	StateSilent    State = "silent"    // its owner has been silent for longer than an owner at work is
-	StateExpired   State = "expired"   // its owner has been silent for too long: others may take the lease
-	StateFree      State = "free"      // it has no owner, though instances run
-	StateStopped   State = "stopped"   // it has no owner, nobody has paused it, and no instance of the unit runs
-	StatePaused    State = "paused"    // it has no owner, and nobody may take it: see [Unit.Pause]
+	StateSilent    State = "silent"    // the owner has been silent for longer than an owner at work
+	StateExpired   State = "expired"   // the owner has been silent for too long: others may take the lease
+	StateFree      State = "free"      // no owner, though instances run
+	StateStopped   State = "stopped"   // no owner and no pause, and no instance of the unit runs
+	StatePaused    State = "paused"    // no owner, and nobody may take the lease: see [Unit.Pause]
 	StateBroken    State = "broken"    // the document is no lease, so nobody works on it
 	StateHole      State = "hole"      // of an [Explanation]: keys that no lease covers
-	StateSplitting State = "splitting" // others are about to replace it, whether it has an owner or not
-	StateRetired   State = "retired"   // others have replaced it, or it was created too late and counts as deleted
+	StateSplitting State = "splitting" // other leases are about to replace it, with or without an owner
+	StateRetired   State = "retired"   // replaced by other leases, or created too late and counted as deleted
 )
 
-// Lease is a lease of the unit, as it is. Its record has the token, the range, the owner and the position.
+// Lease is the present state of a lease of the unit. The record has the token, the range, the owner and the position.
 type Lease struct {
-	// Record is as it is stored, without the range if an old lease does not say it and it is not known. Its State is
-	// retired if the lease counts as deleted, because it was created too late.
+	// Record is the stored record, without the range if an old lease does not store the range and nobody knows the
+	// range. The State is retired if the lease counts as deleted, because it was created too late.
 	feed.Record
 
 	State  State
-	Since  time.Time     // since when the lease has no owner at work, by the store's clock; zero if it has
-	Silent time.Duration // since its last write
+	Since  time.Time     // since when the lease has no owner at work, by the store's clock; zero if there is an owner
+	Silent time.Duration // since the last write
 
-	Lag     *changefeed.Lag // nil if it is unknown, and of a lease that others have replaced
+	Lag     *changefeed.Lag // nil if unknown, and of a lease that others have replaced
 	Unknown error           // why Lag is unknown
 	Stuck   []feed.Stuck    // why nobody handles the pending changes; empty if somebody does, or if there are none
 
 	Held         []string         // partition keys whose changes are parked until they are released
 	SetAside     []string         // partition keys that fail, and that are read again by key
 	FailingSince time.Time        // since when changes fail, by the owner's clock; zero if none does
-	Outage       time.Time        // since when its owner sees an outage, by its clock; zero if it sees none
+	Outage       time.Time        // since when the owner sees an outage, by the owner's clock; zero without an outage
 	Slow         []feed.SlowBatch // batches in the handler for much longer than usual; times by the store's clock
 
-	Pause    *Request // the request that pauses it; nil if there is none
-	IsDefied bool     // its owner has not obeyed the pause yet
-	// IsAbandoned says that its owner has been silent for too long, and that no instance of the unit runs.
+	Pause    *Request // the request that pauses the lease; nil if there is none
+	IsDefied bool     // the owner has not obeyed the pause yet
+	// IsAbandoned says that the owner has been silent for too long, and that no instance of the unit runs.
 	IsAbandoned bool
 
 	Overlaps []string     // the ids of leases that cover some of the same keys
 	Parts    []feed.Range // of a lease that is being split: the ranges of the leases that replace it
 	Missing  []feed.Range // of these parts: those without a lease yet
 
-	Notes []string // what an operator should know
+	Notes []string // remarks for the operator
 }
 
 // noteFree is the note of a free lease.
@@ -82,7 +82,7 @@ func (l *Lease) InHand(now time.Time) (longest time.Duration) {
 	return longest
 }
 
-// newLease returns a lease, as its record alone describes it.
+// newLease returns a lease as described by the record alone.
 func newLease(record feed.Record, now time.Time) Lease {
 	if records.IsLate(record) {
 		record.State = feed.StateRetired
@@ -103,7 +103,7 @@ func newLease(record feed.Record, now time.Time) Lease {
 	return l
 }
 
-// describe adds what there is to know of a lease, without its lag.
+// describe adds the known facts about a lease, without the lag.
 func (l *Lease) describe(of *Listing) {
 	now, record := of.At, l.Record
 	l.noteOwner(of)
@@ -139,7 +139,7 @@ func (l *Lease) breakBecause(err error) {
 	l.note("%v", err)
 }
 
-// isComputed reports whether a state is one that no document of this version has.
+// isComputed reports whether a state is computed, so that no document of this version has it.
 func (s State) isComputed() bool {
 	switch s {
 	case StateSilent, StateExpired, StateFree, StateStopped, StatePaused, StateBroken, StateHole:

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Listing is how a unit is at one time: what [Unit.List] returns. Its methods judge what its fields say, and ask
-// nobody.
+// Listing is the state of a unit at a time: the result of [Unit.List]. The methods judge the fields, without any
+// request.
 type Listing struct {
 	At        time.Time // when the records were listed, by the clock of the lease store
 	Leases    []Lease   // by their ranges; also those that others have replaced, and documents that are no valid leases
@@ -23,7 +23,7 @@ type Listing struct {
 	Requests  []Request
 	Documents []Document // the other records that a later version may understand, or that nobody can read
 
-	// Estimate has the lag of the unit as a whole, its watermark, its pace and what List has cost. If the lag could not
+	// Estimate has the lag of the unit as a whole, the watermark, the pace and the cost of List. If the lag could not
 	// be measured, Estimate.Total.Err says why.
 	Estimate changefeed.Estimation
 
@@ -39,22 +39,22 @@ type Hole struct {
 // Document is a record of the unit that is no lease, no instance and no request.
 type Document struct {
 	feed.Record
-	Notes []string // for people: what the record is
+	Notes []string // for people: the nature of the record
 }
 
 // errNoSource is why the lags of a unit without a source are unknown.
 var errNoSource = errors.New("the unit was opened without the container that it reads")
 
-// List lists the leases, the instances and the requests of the unit, and says how each lease is: who has it and since
-// when, where it is and what comes after, what is in the handler, and why nobody serves it. See [Listing.Findings] for
-// what is wrong, and [Unit.Explain] for sentences.
+// List lists the leases, the instances and the requests of the unit. Each lease has the owner and since when, the
+// position and the changes after the position, the batch in the handler, and the reason if nobody serves the lease. See
+// [Listing.Findings] for problems, and [Unit.Explain] for sentences.
 //
 // List reads the records once, and measures the lags as [changefeed.Estimator] does: a source that is a [feed.Counter]
-// is asked once for each lease; from another one List reads up to 100 changes of each lease. It does that for 8 leases
-// at once. A unit that was opened without a source has no lags. From the second call on the same Unit, or with the same
-// Options.Estimator, the leases have a pace.
+// is asked once for each lease; from another source List reads up to 100 changes of each lease. List does that for 8
+// leases at once. A unit that was opened without a source has no lags. From the second call on the same Unit, or with
+// the same Options.Estimator, the leases have a pace.
 //
-// A unit without records has no leases and one hole, and that is no error. Errors: those of the lease store. A failed
+// A unit without records has no leases and a single hole, without an error. Errors: those of the lease store. A failed
 // measurement is no error: then the lags are unknown, and each lease says why.
 func (u *Unit) List(ctx context.Context) (*Listing, error) {
 	listing, _, err := survey(ctx, u)
@@ -74,7 +74,7 @@ func survey(ctx context.Context, u *Unit) (*Listing, []feed.Record, error) {
 	if u.source != nil {
 		est, err = u.estimator.Measure(ctx, u.source, listed{LeaseStore: u.leases, records: records, now: now})
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // a caller whose time is over gets what is known
+	if errors.Is(ctx.Err(), context.Canceled) { // after a timeout, the caller gets the known facts
 		return nil, nil, fmt.Errorf("measure the lags: %w", context.Cause(ctx))
 	}
 	l.addLags(est, err)
@@ -95,7 +95,7 @@ func describeRecords(records []feed.Record, now time.Time) *Listing {
 		case feed.KindRequest:
 			l.Requests = append(l.Requests, describeRequest(record, now))
 		case feed.KindInfo, feed.KindLock, feed.KindHistory:
-			// If these are valid, they tell an operator nothing here; see [Unit.History] for the last one.
+			// If these are valid, they tell an operator nothing here; see [Unit.History] for the last action.
 			if record.Err != nil {
 				l.Documents = append(l.Documents, Document{Record: record, Notes: []string{record.Err.Error()}})
 			}
@@ -119,7 +119,7 @@ func describeUnknown(record feed.Record) Document {
 	return d
 }
 
-// relate adds what only several records tell.
+// relate adds the facts that need several records.
 func (l *Listing) relate() {
 	l.countLeases()
 	l.addShares()
@@ -152,7 +152,7 @@ func (s listed) List(context.Context) ([]feed.Record, time.Time, error) {
 	return slices.Clone(s.records), s.now, nil
 }
 
-// addLags adds what an estimate knows of the leases; err is why it has failed.
+// addLags adds the lags of an estimate to the leases; err is why the estimate has failed.
 func (l *Listing) addLags(est changefeed.Estimation, err error) {
 	l.Estimate = est
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *Lease) isOf(lag changefeed.Lag) bool {
 	return lag.Lease.ID == l.ID && lag.Lease.Updated.Equal(l.Updated) && lag.Lease.Position.Token == l.Position.Token
 }
 
-// addLag adds the lag, and the range if the lease does not store it.
+// addLag adds the lag, and the range if the lease does not store a range.
 func (l *Lease) addLag(lag changefeed.Lag) {
 	l.Stuck = lag.Stuck
 	switch {
@@ -196,8 +196,8 @@ func (l *Lease) addLag(lag changefeed.Lag) {
 	}
 }
 
-// IsAtWork reports whether an instance of the unit runs, or may run as the owner of a lease. An owner whose presence
-// says that it is gone, or has ended, does not run.
+// IsAtWork reports whether an instance of the unit runs, or may run as the owner of a lease. An owner with the presence
+// of a lost or ended instance does not run.
 func (l *Listing) IsAtWork() bool {
 	return slices.ContainsFunc(l.Instances, func(i Instance) bool { return i.Presence == Running }) ||
 		slices.ContainsFunc(l.Leases, func(lease Lease) bool { return lease.isAtWork() && !l.hasLeft(&lease) })

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// What an action cannot do while leases are replaced, and who finishes that.
+// Actions that must wait until the replacement of leases is finished, and who finishes it.
 
 // hasInstances reports whether an instance of the unit runs, or may run as the owner of a lease.
 func hasInstances(v *records.View) bool {

@@ -12,15 +12,15 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// ResetKey delivers the changes of one partition key again, from a start, in their order. New changes of the key wait
+// ResetKey delivers the changes of a partition key again, from a start, in their order. New changes of the key wait
 // until that is done; the other keys go on, and the position of the lease stays as it is. If the key is held behind a
-// dead letter, it is not held any more; its letters stay. Its changes that were skipped come again.
+// dead letter, ResetKey ends the hold; the letters stay. Skipped changes of the key come again.
 //
 // The key is a JSON array, as [feed.PartitionKey] says. The source reads the key alone, so it must be a [feed.Locator],
-// and a [feed.Sequencer], which tells which of two positions is the earlier one; otherwise the error is an
-// [errors.ErrUnsupported]. A start that is not before the position of the lease is a [feed.ErrBadRequest]: a replay
-// passes over nothing. If the key is being read again already from the start or before, or if the lease has no room for
-// another key that is set aside, the error is a [feed.ErrConflict]. ResetKey is otherwise like [Unit.Reset].
+// and a [feed.Sequencer], which compares two positions; otherwise the error is an [errors.ErrUnsupported]. A start that
+// is not before the position of the lease is a [feed.ErrBadRequest]: a replay passes over nothing. If the key is being
+// read again already from the start or before, or if the lease has no room for another key that is set aside, the error
+// is a [feed.ErrConflict]. ResetKey is otherwise like [Unit.Reset].
 func (u *Unit) ResetKey(ctx context.Context, key feed.PartitionKey, to feed.Start) ([]Step, error) {
 	if to.IsZero() || to.IsNow() {
 		return nil, fmt.Errorf("%w: the start is %q: want feed.FromBeginning or feed.FromTime, because a replay passes "+
@@ -29,12 +29,12 @@ func (u *Unit) ResetKey(ctx context.Context, key feed.PartitionKey, to feed.Star
 	return resetKey(ctx, u, key, feed.Position{Start: to.AsAgo(0)})
 }
 
-// ResetKeyTo is [Unit.ResetKey] with a position, such as one of [feed.Lease] or of a page.
+// ResetKeyTo is [Unit.ResetKey] with a position, such as the position of a [feed.Lease] or of a page.
 func (u *Unit) ResetKeyTo(ctx context.Context, key feed.PartitionKey, to feed.Position) ([]Step, error) {
 	return resetKey(ctx, u, key, to)
 }
 
-// resetKey checks what a replay needs, and has it done.
+// resetKey checks the needs of a replay, and carries it out.
 func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Position) ([]Step, error) {
 	if err := needSource(u); err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func resetKey(ctx context.Context, u *Unit, key feed.PartitionKey, to feed.Posit
 	return steps, u.record(ctx, ActionReset, lease.Range, steps, err)
 }
 
-// firstAfter returns the position before the first change of a lease after a start, as a token. Unlike resolve, it also
-// knows the token if the page ends after its last change, at the end of the feed.
+// firstAfter returns the position before the first change of a lease after a start, as a token. Unlike resolve,
+// firstAfter also knows the token if the page ends after its last change, at the end of the feed.
 func firstAfter(ctx context.Context, u *Unit, lease feed.Record, start feed.Position) (feed.Position, error) {
 	page, err := u.source.Read(ctx, lease.Range, start, feed.ReadOptions{Mode: lease.Mode, MaxItems: 1})
 	if err != nil {
@@ -83,13 +83,13 @@ func firstAfter(ctx context.Context, u *Unit, lease feed.Record, start feed.Posi
 	}
 	last := page.Changes[len(page.Changes)-1].LSN
 	if end, known := records.TokenLSN(u.source, page.Next.Token); !known || end < last {
-		return start, nil // its LSNs are not those of the changes
+		return start, nil // the LSNs of the page are not those of the changes
 	}
 	before, _ := records.PositionAfter(u.source, page.Changes[0].LSN-1, start)
 	return before, nil
 }
 
-// leaseOf returns the lease of a key, if it can be changed now, and the partitions of the source.
+// leaseOf returns the lease of a key, if that lease can be changed now, and the partitions of the source.
 func leaseOf(ctx context.Context, u *Unit, key feed.PartitionKey) (lease feed.Record, all []notes.Partition,
 	err error,
 ) {

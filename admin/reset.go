@@ -35,8 +35,8 @@ func (u *Unit) Reset(ctx context.Context, s Selection, to feed.Start) ([]Step, e
 	})
 }
 
-// ResetTo makes the single lease of a selection continue at a position, such as one of [feed.Lease] or of a page.
-// ResetTo is otherwise like [Unit.Reset].
+// ResetTo makes the single lease of a selection continue at a position, such as the position of a [feed.Lease] or of a
+// page. ResetTo is otherwise like [Unit.Reset].
 func (u *Unit) ResetTo(ctx context.Context, s Selection, to feed.Position) ([]Step, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -53,8 +53,9 @@ func (u *Unit) ResetTo(ctx context.Context, s Selection, to feed.Position) ([]St
 	})
 }
 
-// resolve checks a position with the source, and returns the token of a start if the source has one. If the partition
-// of the lease has been split and nobody has noticed, the position stays as it is: the leases of the parts begin there.
+// resolve checks a position with the source, and returns the token of a start if the source has such a token. If the
+// partition of the lease has been split and nobody has noticed, the position stays as it is: the leases of the parts
+// begin there.
 func (u *Unit) resolve(ctx context.Context, lease feed.Record, to feed.Position) (feed.Position, error) {
 	at := to
 	if to.Token == "" && to.Start.IsNow() {
@@ -175,7 +176,7 @@ func (u *Unit) resetAll(ctx context.Context, v *records.View, steps []Step, on i
 	return fmt.Errorf("%d of %d leases are not reset, lease %s: %w", left, len(steps), steps[first].Lease.Token, err)
 }
 
-// resetLease gives a lease its position. listed is the listing that all leases share, and on orders the resets.
+// resetLease gives a lease the new position. listed is the listing that all leases share, and on orders the resets.
 func resetLease(ctx context.Context, u *Unit, listed *records.View, step Step, on int64) error {
 	by := notes.LastReset{On: on, Caller: rand.Text()}
 	c := u.newControl(notes.Reset, step.Lease.Range)

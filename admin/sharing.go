@@ -18,8 +18,8 @@ func weightOf(record feed.Record) int {
 	return 1
 }
 
-// LoadOf returns the load of the lease, as its owner has measured it: the changes of the last minute, and the LSNs that
-// it was behind the feed. If nobody has measured it, because Options.ShareByLoad is not set, known is false.
+// LoadOf returns the load of the lease, as measured by the owner: the changes of the last minute, and the distance to
+// the end of the feed in LSNs. Without a measurement, because Options.ShareByLoad is not set, known is false.
 func (l *Lease) LoadOf() (load int64, known bool) {
 	return l.load(), l.Properties[notes.LoadProperty] != ""
 }

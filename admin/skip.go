@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Failing is changes of a lease that have failed together, as the lease says: a batch, or a part of one.
+// Failing is changes of a lease that have failed together according to the lease: a batch, or a part of a batch.
 type Failing struct {
 	Lease    feed.Lease
 	Changes  []FailedChange // in their order, those that are done left out; at most 1000
@@ -113,14 +113,14 @@ func whyUnread(lease feed.Record, err error) error {
 // them, and none other. Later changes of their keys then go on. The skip has a line in [Unit.History] that names the
 // first 16 changes. A paused lease stays paused.
 //
-// The owner of the lease finishes the batch in its handler, and gives the lease up without the changes; while no
-// instance has the lease, Skip writes the lease. If the lease has passed one of the changes by then, or does not fail
-// at it, the error is a [feed.ErrConflict] that says so, and nothing is skipped. A request whose answer is lost is
+// The owner of the lease finishes the batch in the handler, and gives the lease up without the changes; while no
+// instance has the lease, Skip writes the lease. If the lease has passed any of the changes by then, or does not fail
+// there, the error is a [feed.ErrConflict] that says so, and nothing is skipped. A request whose answer is lost is
 // carried out once.
 //
-// A skipped change comes again after a [Unit.Reset] to a position before it. Changes of one item in one transaction are
-// skipped together. Other errors are those of [Unit.Pause], [feed.ErrBadRequest] for more than 1000 changes, and
-// [ErrNotServed] if the owner has not obeyed before the end of ctx.
+// A skipped change comes again after a [Unit.Reset] to an earlier position. Changes of the same item in the same
+// transaction are skipped together. Other errors are those of [Unit.Pause], [feed.ErrBadRequest] for more than 1000
+// changes, and [ErrNotServed] if the owner has not obeyed before the end of ctx.
 func (u *Unit) Skip(ctx context.Context, f Failing) (Failing, error) {
 	f.Done = false
 	if err := needSource(u); err != nil {

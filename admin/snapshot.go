@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// Snapshot is the positions of a unit at one moment. Its JSON is for people too.
+// Snapshot is the positions of a unit at a moment. The JSON is for people too.
 type Snapshot struct {
 	Version   int       `json:"changefeed_snapshot"` // of the form: 1
 	Container string    `json:"container,omitempty"` // resource ids of the monitored container; empty if unknown
@@ -27,12 +27,12 @@ type Snapshot struct {
 	Leases    []Place   `json:"leases"`              // in the order of their ranges
 }
 
-// Place is the position of a lease: all changes of the range before the position are handled. Some after it may be
-// handled too: they are delivered again after a restore.
+// Place is the position of a lease: all changes of the range before the position are handled. Some changes after the
+// position may be handled too: they are delivered again after a restore.
 type Place struct {
 	Range string `json:"range"`           // of effective partition keys, min-max in hex
 	Token string `json:"token,omitempty"` // a continuation token
-	Start string `json:"start,omitempty"` // where the lease begins, if it has no token
+	Start string `json:"start,omitempty"` // where the lease begins, if there is no token
 }
 
 // snapshotVersion is the version of the form that this package writes and reads.
@@ -42,10 +42,9 @@ const snapshotVersion = 1
 // read too, so a snapshot of their unit can be restored as a unit of this processor, and the other way round.
 //
 // A lease that was made and has not been read has the start of the unit. If that is unknown, the error is a
-// [feed.ErrNoStart]. A lease document that cannot be read is an error, because its range would be missing; and so is a
-// note about keys that are set aside, because their positions would be. Java's older leases have no ranges, and are an
-// error too. While leases are replaced, such as
-// after a split, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
+// [feed.ErrNoStart]. An unreadable lease document is an error, because the range would be missing; and so is a note
+// about keys that are set aside, because their positions would be. Java's older leases have no ranges, and are an error
+// too. While leases are replaced, such as after a split, the error is a [feed.ErrOverlap] or a [feed.ErrHole].
 func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	v, err := u.list(ctx)
 	if err != nil {
@@ -95,8 +94,8 @@ func (u *Unit) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// safePosition returns the earliest position of a lease and of its keys that are set aside. Such a key can be before
-// the position of the lease, or after it.
+// safePosition returns the earliest position of a lease and of its keys that are set aside. Such a key can be before or
+// after the position of the lease.
 func (u *Unit) safePosition(lease feed.Record) (feed.Position, error) {
 	at := lease.Position
 	lsn, counted := records.TokenLSN(u.source, at.Token)
@@ -148,7 +147,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// ReadSnapshot reads the JSON of a snapshot. The error says what is wrong with it.
+// ReadSnapshot reads the JSON of a snapshot. The error names the mistake.
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
@@ -243,12 +242,12 @@ func (s *Snapshot) places() (all []placed, err error) {
 // because partitions were split or merged since: a lease whose range has several places continues at the earliest of
 // them.
 //
-// A unit without leases is made, with the leases of the snapshot: so a unit of .NET or Java continues as one of this
+// A unit without leases is made, with the leases of the snapshot: so a unit of .NET or Java continues as a unit of this
 // processor. Stop the other processors before, and start no instance meanwhile. If that fails in the middle, call
 // Restore again with the same snapshot.
 //
-// A snapshot of another container or mode is a [feed.ErrBadRequest], and so is one whose places cannot be compared.
-// Then nothing is changed.
+// A snapshot of another container or mode is a [feed.ErrBadRequest], and so is a snapshot whose positions cannot be
+// compared. Then nothing is changed.
 func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 	places, err := s.places()
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// What a step is in words, and what it moves.
+// Steps in words, and their moves.
 
-// pasts are the words for what was done to a lease.
+// pasts are the words for finished actions on a lease.
 var pasts = map[Action]string{ActionPause: "paused", ActionResume: "resumed", ActionReset: "reset"}
 
-// String says what was done or, if the step is not done, what would be done.
+// String describes the finished step or, if the step is not done, the planned step.
 func (s Step) String() string {
 	verb, made := "would "+string(s.Action), "would make"
 	if s.Done {

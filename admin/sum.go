@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// A Sum is the sum of what a [Listing] lists.
+// A Sum is the sum of a [Listing].
 type Sum struct {
 	Leases    int
 	Instances int // that run
@@ -26,7 +26,7 @@ type Sum struct {
 	Timed  bool          // none has waited for longer than that
 }
 
-// Sum adds up what the listing lists.
+// Sum adds up the listing.
 func (l *Listing) Sum() Sum {
 	s := Sum{Known: len(l.Holes) == 0, Exact: true, Timed: true}
 	for i := range l.Instances {
@@ -87,8 +87,8 @@ func (s Sum) mark() string {
 	return "~"
 }
 
-// Sentence says in one sentence how the unit is: how many leases and instances it has, how far it is behind, how fast
-// it is, and before which time everything is handled, as far as that is known.
+// Sentence describes the unit in a sentence: the numbers of leases and instances, the lag, the pace and the watermark,
+// as far as known.
 func (l *Listing) Sentence() string {
 	sum, total := l.Sum(), l.Estimate.Total
 	text := fmt.Sprintf("%s, %s, %s", sentence.Count(sum.Leases, "lease"), sentence.Count(sum.Instances, "instance"),

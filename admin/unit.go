@@ -24,21 +24,21 @@ import (
 var ErrNotServed = inquiry.ErrNotServed
 
 // ErrUnknownAction is an [ErrNotServed] whose reason is that the owner of a lease is of an older version, which does
-// not know what was asked. The owner has left the request as it was.
+// not know the action. The owner has not changed the request.
 var ErrUnknownAction = inquiry.ErrUnknownAction
 
 // Options describe who steers a unit, and how.
 type Options struct {
 	By     string // who: a person or a program; in the records of the requests, and in the history
 	Reason string // why: in the records of the requests, and in the history
-	DryRun bool   // change nothing, and return what would be done
+	DryRun bool   // change nothing, and return the planned steps
 
-	// Estimator measures the lags in [Unit.List], and so knows the pace from its second call on. Nil is an estimator of
+	// Estimator measures the lags in [Unit.List], and so knows the pace from the second call on. Nil is an estimator of
 	// the Unit. A program that opens a unit anew for each listing gives the same estimator each time.
 	Estimator *changefeed.Estimator
 }
 
-// Unit is a deployment unit: the leases of one processor name for one monitored container.
+// Unit is a deployment unit: the leases of a processor name for a monitored container.
 type Unit struct {
 	source  feed.Source
 	leases  feed.LeaseStore
@@ -47,8 +47,8 @@ type Unit struct {
 	estimator *changefeed.Estimator
 }
 
-// Open returns the unit of a lease store and its monitored container. Open reads nothing. For a [Unit.List] without
-// lags the source may be nil.
+// Open returns the unit of a lease store and a monitored container. Open reads nothing. For a [Unit.List] without lags
+// the source may be nil.
 func Open(source feed.Source, leases feed.LeaseStore, o Options) *Unit {
 	return &Unit{source: source, leases: leases, options: o, estimator: cmp.Or(o.Estimator, new(changefeed.Estimator))}
 }
@@ -62,7 +62,7 @@ func All() Selection { return Selection{feed.FullRange()} }
 // Of selects the leases of a range. The range must begin and end where leases do: a lease is never cut.
 func Of(r feed.Range) Selection { return Selection{r} }
 
-// Action is what is done to a lease.
+// Action is an action on a lease.
 type Action string
 
 // The actions.
@@ -72,19 +72,19 @@ const (
 	ActionReset  Action = "reset"
 	// ActionSkip is the action of a skip in the history, which has no steps.
 	ActionSkip Action = "skip"
-	// ActionRestore is the action of a restore in the history; its steps are resets.
+	// ActionRestore is the action of a restore in the history, with resets as the steps.
 	ActionRestore Action = "restore"
 	// ActionCleanUp is the action of a clean-up in the history, which has no steps.
 	ActionCleanUp Action = "cleanup"
 
-	// ActionRetry, ActionRelease and ActionDrop are what was done with dead letters through package deadletters, in the
+	// ActionRetry, ActionRelease and ActionDrop are actions on dead letters through package deadletters, in the
 	// history: see [Unit.Record].
 	ActionRetry   Action = "retry"
 	ActionRelease Action = "release"
 	ActionDrop    Action = "drop"
 )
 
-// Step is what was done to a lease or, after a dry run, what would be done.
+// Step is a finished action on a lease or, after a dry run, a planned action.
 type Step struct {
 	Action Action
 	Lease  feed.Lease    // as it was before
@@ -125,7 +125,7 @@ func listChosen(ctx context.Context, u *Unit, s Selection) (v *records.View, cho
 	return v, chosen, err
 }
 
-// choose returns the leases of a selection, by their ranges. The error names what cannot be steered.
+// choose returns the leases of a selection, by their ranges. The error names leases that cannot be steered.
 func (u *Unit) choose(v *records.View, s Selection) (chosen []feed.Record, err error) {
 	leases, bad := v.Leases()
 	if len(leases) == 0 {
@@ -161,7 +161,7 @@ func isExpired(lease feed.Record, now time.Time) bool {
 	return records.IsExpired(lease, now, cmp.Or(lease.Expiration, defaultExpiration))
 }
 
-// isAtWork reports whether a lease has an owner who may work on it.
+// isAtWork reports whether a lease has an owner who may be at work.
 func isAtWork(lease feed.Record, now time.Time) bool { return !lease.Free() && !isExpired(lease, now) }
 
 // workOn says who may work on a lease; empty if nobody does. A new owner who has not begun may leave a lease to nobody
@@ -208,7 +208,7 @@ const (
 	lastWait  = 2 * time.Second
 )
 
-// until calls f again and again until it is done, fails, or ctx ends. left says what is not done yet.
+// until calls f again and again until f is done, fails, or ctx ends. left names the unfinished work.
 func until(ctx context.Context, f func() (done bool, left string, err error)) error {
 	left := "the lease store has not answered in time"
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {

@@ -13,10 +13,10 @@ import (
 
 // TortureOptions configure [Torture]. The zero value works.
 type TortureOptions struct {
-	// Changes are the changes of the feed, in its order. The default is 21 changes of 5 partition keys, with bodies
-	// such as {"id":"order-7","city":"city-2","n":7}; some are later versions of an item, and two are of a transaction.
-	// Changes with the same LSN are a transaction, which is never divided. If a change has no LSN, its number counted
-	// from 1 is the LSN.
+	// Changes are the changes of the feed, in the order of the feed. The default is 21 changes of 5 partition keys,
+	// with bodies such as {"id":"order-7","city":"city-2","n":7}; some are later versions of an item, and two are of a
+	// transaction. Changes with the same LSN are a transaction, which is never divided. If a change has no LSN, the
+	// number of the change, counted from 1, is the LSN.
 	Changes []feed.Change
 
 	// Seeds is the number of runs with faults, 50 by default. First is the seed of the first run, 1 by default. A seed
@@ -38,10 +38,10 @@ type TortureOptions struct {
 	// Manual leaves the checkpoints to [feed.Batch.Checkpoint], as in the options of the processor.
 	Manual bool
 
-	// Freezes adds a fault: an instance freezes for a minute just after its handler has looked at its context. Its
-	// lease moves, other owners go on, and then the handler goes on as if nothing had happened. No processor can
-	// prevent this; a handler can, if it checks [feed.Batch].Epoch in the transaction of the effect. The handler must
-	// not hold a mutex when it looks at its context: virtual time stands still while a goroutine waits for a mutex.
+	// Freezes adds a fault: an instance freezes for a minute just after the handler has checked the context. The lease
+	// moves, other owners go on, and then the handler goes on as if nothing had happened. No processor can prevent
+	// this; a handler can, by a check of [feed.Batch].Epoch in the transaction of the effect. The handler must not hold
+	// a mutex during the check of the context: virtual time stands still while a goroutine waits for a mutex.
 	Freezes bool
 }
 
@@ -92,18 +92,18 @@ func tortureChanges() (all []feed.Change) {
 	return all
 }
 
-// Torture proves that a handler has the same effects whatever a processor does within its promise of at-least-once
-// delivery. It calls the handler in virtual time (testing/synctest), first in a clean run, which delivers each change
-// once, alone and in order. Then, for each seed, it delivers the same changes with faults:
+// Torture proves that a handler has the same effects whatever a processor does within the promise of at-least-once
+// delivery. Torture calls the handler in virtual time (testing/synctest), first in a clean run, which delivers each
+// change once, alone and in order. Then, for each seed, Torture delivers the same changes with faults:
 //
 //   - A process ends after the handler has returned, before the position is stored. Another instance receives the batch
 //     again, divided differently, or only its end.
 //   - A lease moves while the handler has a batch: the handler's context ends with [feed.ErrLeaseLost] or
-//     [feed.ErrStopped], often just when the handler looks at it, and the result does not count. Another instance
-//     receives the batch five seconds later at the latest: a handler still at work then is not alone.
+//     [feed.ErrStopped], often just when the handler checks the context, and the result does not count. Another
+//     instance receives the batch five seconds later at the latest: a handler still at work then is not alone.
 //   - The time of a call is over: the context ends with [feed.ErrHandlerTimeout], and the same instance receives the
 //     batch in smaller parts.
-//   - A partition splits: the rest of its changes arrives as two leases.
+//   - A partition splits: the rest of the changes arrives as two leases.
 //
 // Several leases have batches at the same time. Changes of a partition key arrive in order, and [feed.Batch].Epoch
 // grows with each owner, as a processor promises.
@@ -111,21 +111,21 @@ func tortureChanges() (all []feed.Change) {
 // start makes the handler and its stores anew for each run, and returns the handler and a function to report the
 // effects at the end of the run. The effects are compared with [reflect.DeepEqual], so they must not depend on the time
 // or on the order of different keys: a map of totals is good, a list of all calls is not. start runs in the bubble of
-// the run; use its t to open stores and to close them (t.Cleanup). If your handler keeps something in memory, which
-// ends with its process, return a [PerInstance].
+// the run; use the t of start to open stores and to close them (t.Cleanup). If your handler keeps something in memory,
+// which ends with its process, return a [PerInstance].
 //
 // If the effects of a seed differ, Torture removes faults and changes as long as the effects still differ, and fails
-// the test with the shortest story found: who received what, what happened, and the difference. Torture also fails the
-// test if the handler
+// the test with the shortest story found: the deliveries, the faults, and the difference. Torture also fails the test
+// if the handler
 //
 //   - has the same effects without a change, or other effects in a second clean run, because the test would prove
 //     nothing,
 //   - returns an error in the clean run, or five errors in a row for the same batch,
-//   - leaves a goroutine it has started behind when it returns: start such goroutines in start, or in Open,
+//   - leaves a goroutine behind at its return: start such goroutines in start, or in Open,
 //   - does not return although its context has ended, for an hour of virtual time or for 30 s of real time.
 //
-// Torture calls [feed.Opener] and [feed.Closer] as a processor does, and it knows nothing of the needs and filters of
-// the processor's options. Do not call Torture in a bubble.
+// Torture calls [feed.Opener] and [feed.Closer] as a processor does, and knows nothing of the needs and filters of the
+// processor's options. Do not call Torture in a bubble.
 func Torture[E any](t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Handler, func() E)) {
 	t.Helper()
 	report := torture(t, o, withoutType(start))
@@ -134,9 +134,9 @@ func Torture[E any](t *testing.T, o TortureOptions, start func(t *testing.T) (fe
 	}
 }
 
-// PerInstance returns a handler for [Torture] which is made anew for each instance, as by a starting process. So what
-// the handler keeps in memory is gone after a crash, and two instances do not share it. If you return a plain handler,
-// all instances share it.
+// PerInstance returns a handler for [Torture] which is made anew for each instance, as by a starting process. So the
+// handler's memory is gone after a crash, and two instances do not share it. If you return a plain handler, all
+// instances share that handler.
 func PerInstance(start func() feed.Handler) feed.Handler {
 	if start == nil {
 		return &perInstance{} // which Torture refuses
@@ -144,7 +144,7 @@ func PerInstance(start func() feed.Handler) feed.Handler {
 	return &perInstance{start(), start}
 }
 
-// withoutType returns start with effects of any type, and nil for what is nil.
+// withoutType returns start with effects of any type, and nil for nil.
 func withoutType[E any](start func(t *testing.T) (feed.Handler, func() E)) func(*testing.T) (feed.Handler, func() any) {
 	if start == nil {
 		return nil
@@ -197,8 +197,9 @@ func torture(t *testing.T, o TortureOptions, start func(t *testing.T) (feed.Hand
 	return ""
 }
 
-// checkStart says why a comparison with a clean run would prove nothing; empty if it does. A store not made anew has
-// the effects of earlier runs, and if the effects are the store itself, the clean ones change with it.
+// checkStart says why a comparison with a clean run would prove nothing; empty if the comparison is valid. A store not
+// made anew has the effects of earlier runs, and if the effects are the store itself, the clean effects change with the
+// store.
 func (p *prober) checkStart(clean outcome) string {
 	if p.isOver() {
 		return ""
@@ -237,7 +238,7 @@ type prober struct {
 // isOver reports whether the user's functions have failed the test, so that more runs tell nothing.
 func (p *prober) isOver() bool { return p.t.Failed() && !p.failed }
 
-// tryPlan runs a plan, and compares its effects with those of a clean run with the same changes.
+// tryPlan runs a plan, and compares the effects with those of a clean run with the same changes.
 func (p *prober) tryPlan(pl plan) outcome {
 	if !sameChanges(p.cleanWith, pl.changes) {
 		p.clean, p.cleanWith = p.runPlan(plan{changes: pl.changes, isCalm: true}), pl.changes

@@ -1,6 +1,6 @@
 // Package connect opens the containers of a unit by address: the monitored container and its leases, in the directory
-// of a store or in an account of Azure Cosmos DB. The rest of a program is the same for both, so the program runs on
-// your machine with one address and in Azure with another.
+// of a store or in an account of Azure Cosmos DB. The rest of a program is the same for both, so only the address
+// differs between your machine and Azure.
 //
 //	u, err := connect.Open(ctx, "docstore:data#shop/orders", "mailer", connect.Options{})
 //	if err != nil {
@@ -12,12 +12,12 @@
 // The addresses are those of the command changefeed:
 //
 //   - docstore:DIR#DATABASE/CONTAINER for a store. Without the database and the slash, the database is "default". Only
-//     one process can have a store open; changefeed serve makes an account of it, for several processes.
+//     one process can have a store open; changefeed serve makes an account of a store, for several processes.
 //   - https://HOST:PORT/DATABASE/CONTAINER for an account, of Azure or of changefeed serve.
 //   - cosmos:DATABASE/CONTAINER for the account of $COSMOS_ENDPOINT or $COSMOS_CONNECTION_STRING.
 //
-// If you know which of the two you use, you need only package docstore or package cosmos, and your program links only
-// that one.
+// If you always use the same kind, you need only package docstore or package cosmos, and your program links only that
+// package.
 package connect
 
 import (
@@ -36,23 +36,23 @@ const DefaultLeases = "leases"
 
 // Options are the optional settings of [Open]. The zero value opens containers that exist.
 type Options struct {
-	// Leases is the lease container: its name, if it is in the same database, or otherwise its address. Empty means
-	// [DefaultLeases].
+	// Leases is the lease container: the name, for a container in the same database, or otherwise the address. Empty
+	// means [DefaultLeases].
 	Leases string
 
-	// Create makes the monitored container if it is missing, and the database, the directory of the store and the
-	// lease container too. Create has the partition key paths, time to live, retention and, for a store, further
-	// properties; the address has the names. An existing container stays unchanged; if its partition key has other
-	// paths, Open returns [feed.ErrConflict]. If Create is nil, a missing monitored container is [feed.ErrNotFound].
+	// Create makes a missing monitored container, and the database, the directory of the store and the lease container
+	// too. Create has the partition key paths, time to live, retention and, for a store, further properties; the
+	// address has the names. An existing container stays unchanged; for other paths of the partition key, Open returns
+	// [feed.ErrConflict]. If Create is nil, a missing monitored container is [feed.ErrNotFound].
 	Create *docstore.ContainerSpec
 
-	// CreateLeases makes the lease container if it is missing, also if Create is nil. A unit whose lease container has
-	// another name begins anew, so do not set CreateLeases if the name could be mistyped.
+	// CreateLeases makes a missing lease container, also if Create is nil. A unit whose lease container has another
+	// name begins anew, so do not set CreateLeases if the name could be mistyped.
 	CreateLeases bool
 
 	// Credential is for an account. The zero value is the key in $COSMOS_KEY or $COSMOS_CONNECTION_STRING and, for an
 	// account on this machine, the well-known key of the emulator. The variables' key is sent to no other account than
-	// that of $COSMOS_ENDPOINT or $COSMOS_CONNECTION_STRING, if one of these is set.
+	// that of $COSMOS_ENDPOINT or $COSMOS_CONNECTION_STRING, if any of these is set.
 	Credential cosmos.Credential
 
 	Cosmos   cosmos.Options      // of the client of an account
@@ -71,11 +71,11 @@ type Container interface {
 type Named interface {
 	Database() string
 	ID() string
-	RID() string // resource id; another one if the container is made anew
+	RID() string // resource id, which changes if the container is made anew
 }
 
-// Unit is what a processor needs: a monitored container and the leases of one unit. Close it when the processor has
-// ended.
+// Unit has the two stores of a processor: a monitored container and the leases of a unit. Close the Unit after the end
+// of the processor.
 type Unit struct {
 	Source Container
 	Leases feed.LeaseStore
@@ -86,7 +86,7 @@ type Unit struct {
 }
 
 // Open opens the monitored container at an address and the leases of the unit with this name. The error names the
-// address and what is wrong.
+// address and the problem.
 func Open(ctx context.Context, container, unit string, o Options) (*Unit, error) {
 	at, ok := address.Parse(container)
 	if !ok {
@@ -157,8 +157,9 @@ func (u *Unit) Another(ctx context.Context, unit string) (feed.LeaseStore, error
 	return nil, fmt.Errorf("open leases: %T is no container of a store or an account", u.Source)
 }
 
-// Container opens a further container in the database of the monitored one, such as a target, or a container for dead
-// letters, whose partition key path is /key. If create is not nil, a missing container is made, as with Options.Create.
+// Container opens a further container in the database of the monitored container, such as a target, or a container for
+// dead letters, whose partition key path is /key. If create is not nil, a missing container is made, as with
+// Options.Create.
 func (u *Unit) Container(ctx context.Context, id string, create *docstore.ContainerSpec) (Container, error) {
 	at := u.at
 	at.Container = id

@@ -73,7 +73,7 @@ func (o *opener) find(ctx context.Context, at address.Address, create *docstore.
 	return c, sameKey(at, create, c.KeyPaths())
 }
 
-// sameKey refuses an existing container that differs from what the caller would have made.
+// sameKey refuses an existing container whose partition key differs from the caller's.
 func sameKey(at address.Address, create *docstore.ContainerSpec, found [][]string) error {
 	if create == nil {
 		return nil
@@ -107,7 +107,7 @@ func (o *opener) findStored(ctx context.Context, at address.Address, create *doc
 	return db.CreateContainer(ctx, *create)
 }
 
-// store opens the store of a directory, unless it is open.
+// store opens the store of a directory, unless the store is open already.
 func (o *opener) store(ctx context.Context, dir string, mustExist bool) (*docstore.DB, error) {
 	whole, err := filepath.Abs(dir)
 	if err != nil {
@@ -145,7 +145,8 @@ func (o *opener) findRemote(ctx context.Context, at address.Address, create *doc
 	})
 }
 
-// client opens an account, unless it is open. Without an endpoint the account is that of the environment.
+// client opens an account, unless the account is open already. Without an endpoint the account is that of the
+// environment.
 func (o *opener) client(ctx context.Context, endpoint string) (*cosmos.Client, error) {
 	named, key, err := fromEnvironment()
 	if err != nil {
@@ -171,7 +172,7 @@ func (o *opener) client(ctx context.Context, endpoint string) (*cosmos.Client, e
 	return client, err
 }
 
-// hostOf returns the host and the port of an endpoint. An invalid endpoint is refused where it is used.
+// hostOf returns the host and the port of an endpoint. An invalid endpoint is refused at the first use.
 func hostOf(endpoint string) (host, port string) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -208,7 +209,7 @@ func fromEnvironment() (endpoint, key string, err error) {
 		return endpoint, key, nil
 	}
 	endpoint, connectionKey, ok := rest.ParseConnection(text)
-	if !ok { // the text is a secret, so the error does not contain it
+	if !ok { // the error leaves out the text, which is a secret
 		return "", "", fmt.Errorf("$%s has no AccountEndpoint or no AccountKey: want "+
 			"AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;: %w", connectionVariable, feed.ErrBadRequest)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// What a unit costs in an account. A store in a directory sends no requests, and costs nothing.
+// The costs of a unit in an account. A store in a directory sends no requests, and costs nothing.
 
-// Cost is what this process has spent for a unit since it began, by what it was for: requests that the account has
-// charged, and their request units.
+// Cost is the spending of this process for a unit since the start, by purpose: requests that the account has charged,
+// and their request units.
 type Cost struct {
 	For      string  `json:"for"` // reads, leases or listings
 	Requests int64   `json:"requests"`
@@ -26,7 +26,7 @@ const (
 	purposes
 )
 
-// costs are what the process has spent for a unit.
+// costs are the spending of the process for a unit.
 type costs struct {
 	mu    sync.Mutex
 	spent [purposes]Cost
@@ -55,7 +55,7 @@ func (c *costs) hooks() feed.Hooks {
 	}
 }
 
-// listSpent lists what was spent.
+// listSpent lists the spending.
 func (c *costs) listSpent() []Cost {
 	c.mu.Lock()
 	defer c.mu.Unlock()

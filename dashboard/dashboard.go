@@ -16,22 +16,23 @@ import (
 
 // Options of [New]. The zero value works, for people on the same machine.
 type Options struct {
-	// Name is the name of the process, such as that of its instance. The page shows it.
+	// Name is the name of the process on the page, such as that of the instance.
 	Name string
 
 	// Version is the name and the version of the program.
 	Version string
 
-	// Key is what a request must have, except for /healthz and /readyz. Without a key everybody who reaches the address
-	// may look, by the name localhost or an IP address.
+	// Key is the key that each request must have, except for /healthz and /readyz. Without a key everybody who reaches
+	// the address may look, by the name localhost or an IP address.
 	Key string
 
 	// Write lets those who look also steer the units, and change documents if there is an Explorer. Without a key,
 	// everybody on the machine may then do so. By default the dashboard only reads.
 	Write bool
 
-	// Explorer answers what the page asks below /store/, to show the documents of an account. It gets only requests of
-	// those who may look, and others than GET and HEAD only with Write. By default the page has no documents.
+	// Explorer answers the requests of the page below /store/, to show the documents of an account. Explorer receives
+	// only requests of users who may look, and only with Write requests other than GET and HEAD. By default the page
+	// has no documents.
 	Explorer http.Handler
 
 	// Metrics answers GET /metrics, such as the handler of a Prometheus exporter. By default there is no /metrics.
@@ -41,15 +42,16 @@ type Options struct {
 	Interval time.Duration
 
 	// Find finds units that are shown beside those of Show, without instances of this process, such as the units in the
-	// store of a server. It is called at most every 10 s, while somebody looks; the last result counts if it fails.
+	// store of a server. Find is called at most every 10 s, while somebody looks; after a failure, the last result
+	// counts.
 	Find func(ctx context.Context) ([]Unit, error)
 
-	// Checks are what /healthz asks beside the processors, by their names, such as the state of a store. A check must
-	// return soon.
+	// Checks are further checks of /healthz beside the processors, by their names, such as the state of a store. A
+	// check must return soon.
 	Checks map[string]func() error
 
-	// Begun is what /readyz asks beside the units, such as whether all units are shown already: an error is what the
-	// process waits for. It must return soon. By default, a process that shows no unit is ready.
+	// Begun is a further check of /readyz beside the units, such as whether all units are shown already: an error says
+	// why the process still waits. Begun must return soon. By default, a process that shows no unit is ready.
 	Begun func() error
 }
 
@@ -61,12 +63,12 @@ type Unit struct {
 	Source feed.Source     // measures the lags; nil if they need not be shown
 	Leases feed.LeaseStore // required
 
-	Processor *changefeed.Processor // the instance of this process; nil if it has none
+	Processor *changefeed.Processor // the instance of this process; nil if there is none
 	Letters   feed.LetterBox        // the dead letters; nil if there are none, or if they cannot be read
 	LettersAt string                // where the letters are, such as shop/letters; empty if nobody needs to know
 
-	// Says returns what the process has to say of the unit beside that, such as how far its relay is, a sentence each.
-	// It must return soon. Nil is nothing.
+	// Says returns further sentences about the unit, such as the progress of a relay. Says must return soon. Nil is
+	// nothing.
 	Says func() []string
 
 	// Complete completes the commands in an advice, such as changefeed leases resume, so that they can be pasted into a
@@ -74,7 +76,8 @@ type Unit struct {
 	Complete func(advice string) string
 }
 
-// name is the name of a unit and its container. One process may show several units of a name, on several containers.
+// name is the name of a unit and its container. A process may show several units of the same name, on several
+// containers.
 type name struct{ unit, container string }
 
 // shown is a unit on the dashboard.
@@ -107,7 +110,7 @@ type Dashboard struct {
 	last  *survey
 
 	found     []*shown
-	foundAt   time.Time // when it began
+	foundAt   time.Time // start of the process
 	isFinding bool
 	findError error
 }
@@ -124,8 +127,7 @@ func New(o Options) *Dashboard {
 	return d
 }
 
-// Show shows a unit until hide is called. If the dashboard shows a unit of the same name on the same container, Show
-// replaces that one.
+// Show shows a unit until hide is called. Show replaces a shown unit of the same name on the same container.
 func (d *Dashboard) Show(u Unit) (hide func()) {
 	made := d.newShown(u)
 	d.mu.Lock()
@@ -142,7 +144,7 @@ func (d *Dashboard) Show(u Unit) (hide func()) {
 	}
 }
 
-// Close ends the streams of all viewers. A server that shuts down waits for its connections, and a stream does not end
+// Close ends the streams of all viewers. A server that shuts down waits for all connections, and a stream does not end
 // by itself, so give Close to [http.Server.RegisterOnShutdown].
 func (d *Dashboard) Close() { d.closing.Do(func() { close(d.closed) }) }
 

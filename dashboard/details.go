@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// What the page asks for only when somebody looks at it: a lease in sentences, and dead letters.
+// Details that the page requests only when somebody looks at them: a lease in sentences, and dead letters.
 
 // detailTimeout is how long such a question may take.
 const detailTimeout = 10 * time.Second
@@ -31,7 +31,7 @@ type Explanation struct {
 	History []Action `json:"history"` // oldest first
 }
 
-// Action is what an operator has done with a lease: see [admin.Entry].
+// Action is an operator's action on a lease: see [admin.Entry].
 type Action struct {
 	At     time.Time `json:"at"`
 	Action string    `json:"action"`
@@ -39,7 +39,7 @@ type Action struct {
 	Reason string    `json:"reason"` // empty if nobody said
 	Done   int       `json:"done"`
 	Count  int       `json:"count"`
-	Failed string    `json:"failed"` // why it was not carried out as a whole; empty if it was
+	Failed string    `json:"failed"` // why the action was not carried out as a whole; empty after success
 }
 
 // Letter is a dead letter: see [feed.DeadLetter].
@@ -54,8 +54,8 @@ type Letter struct {
 	Lease       string          `json:"lease"`
 	Instance    string          `json:"instance"`
 	Parked      time.Time       `json:"parked"`
-	Document    string          `json:"document"` // as text, because nobody knows what it is
-	Cut         bool            `json:"cut"`      // Document is only its beginning
+	Document    string          `json:"document"` // as text, because the format is unknown
+	Cut         bool            `json:"cut"`      // Document is only the beginning
 }
 
 // Letters are dead letters of a unit.

@@ -10,11 +10,11 @@
 //	server.RegisterOnShutdown(d.Close) // else Shutdown waits for those who look
 //	go server.ListenAndServe()
 //
-// One process shows the whole unit, with the leases and the instances of all processes, because the lease store has
-// them. Events come from the process that shows them: give [Dashboard.Events] of the unit to the processor as its
+// A single process shows the whole unit, with the leases and the instances of all processes, because the lease store
+// has them. Events come from the process that shows them: give [Dashboard.Events] of the unit to the processor as
 // hooks.
 //
-// # What it serves
+// # Addresses
 //
 //	GET /                the page
 //	GET /healthz         200 if the process works, 503 with the reasons if not
@@ -41,7 +41,7 @@
 // The dashboard only reads, unless Options.Write is set. With Options.Key, all but /healthz and /readyz want the key,
 // as a bearer token or as the password of basic authentication. Give a key if others can reach the address, and encrypt
 // the connection then: the dashboard shows partition keys and documents of dead letters. Without a key the dashboard
-// answers only requests whose Host header is localhost or an IP address, so no page of another host can read it by
-// changing what its own name means (DNS rebinding). Requests that a browser makes for a page of another site are
-// refused in any case, and so are writes with a content type that such a page could send unasked.
+// answers only requests whose Host header is localhost or an IP address, so no page of another host can read the
+// dashboard by pointing the name of that host here (DNS rebinding). Requests that a browser makes for a page of another
+// site are refused in any case, and so are writes with a content type that such a page could send unasked.
 package dashboard

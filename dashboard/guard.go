@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Who may look, and what a browser may do with what it gets.
+// Who may look, and the rules for browsers.
 
-// policy is what the page may do: its own scripts, styles and requests, and nothing else. Nobody may frame it.
+// policy allows the page only its own scripts, styles and requests. Nobody may frame the page.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
@@ -34,7 +34,7 @@ func (d *Dashboard) guardRequests(next http.Handler) http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
-		if r.ContentLength != 0 && isRead(r) { // nobody reads a body, and the answer does not wait for one
+		if r.ContentLength != 0 && isRead(r) { // nobody reads the body, and the answer does not wait for the body
 			w.Header().Set("Connection", "close")
 		}
 		switch {
@@ -93,9 +93,9 @@ func isAsked(r *http.Request) bool {
 	return kind == "application/json" || kind == "application/x-ndjson"
 }
 
-// isHost reports whether a request names the dashboard as people do who mean it. A page of another host can make its
-// own name mean the address of the dashboard (DNS rebinding), but a browser sends that name. Such a page does not have
-// the key either.
+// isHost reports whether a request names the dashboard by an honest name. A page of another host can point the name of
+// that host to the dashboard (DNS rebinding), but the browser then sends that name. Such a page does not have the key
+// either.
 func isHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -120,7 +120,7 @@ func isForeign(r *http.Request) bool {
 		r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// hasKey reports whether a request has the key, or needs none: what asks for the health of a process has no secret.
+// hasKey reports whether a request has the key, or needs none: a health probe has no secret.
 func (d *Dashboard) hasKey(r *http.Request) bool {
 	if d.o.Key == "" || r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
 		return true
@@ -129,7 +129,7 @@ func (d *Dashboard) hasKey(r *http.Request) bool {
 	if kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(kind, "Bearer") {
 		given = strings.TrimSpace(token)
 	}
-	want, got := sha256.Sum256([]byte(d.o.Key)), sha256.Sum256([]byte(given)) // of one length, whatever was given
+	want, got := sha256.Sum256([]byte(d.o.Key)), sha256.Sum256([]byte(given)) // always of the same length
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 

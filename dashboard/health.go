@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Health is what GET /healthz and GET /readyz answer. Both ask only this process, and make no request.
+// Health is the answer of GET /healthz and GET /readyz. Both ask only this process, and make no request.
 type Health struct {
 	OK      bool         `json:"ok"`
 	Version string       `json:"version"` // of the program
-	Waiting *string      `json:"waiting"` // what a process that is not ready waits for before its units begin
+	Waiting *string      `json:"waiting"` // why a process is not ready before the units begin
 	Checks  []Check      `json:"checks"`
 	Units   []UnitHealth `json:"units"`
 }
@@ -33,14 +33,14 @@ type UnitHealth struct {
 	OK        bool    `json:"ok"`
 	Why       *string `json:"why"`     // not OK: see Processor.Healthy
 	Ready     bool    `json:"ready"`   // has leases, or waits for them
-	Waiting   *string `json:"waiting"` // what a ready instance without a lease, or an unready one, waits for
+	Waiting   *string `json:"waiting"` // why an instance is not ready, or is ready without a lease
 
 	Leases  int      `json:"leases"`              // that the instance has
 	View    *float64 `json:"view_seconds"`        // since the lease store last answered
 	Outage  bool     `json:"outage"`              // the handler's downstream seems to be away
 	Failing *float64 `json:"oldest_wait_seconds"` // how long the oldest unfinished change has waited
 	InHand  *float64 `json:"in_hand_seconds"`     // of the slowest batch; null if none is too long in the handler
-	Variant string   `json:"variant"`             // hash of what the instance runs
+	Variant string   `json:"variant"`             // hash of handler, program and options of the instance
 }
 
 // serveHealth answers GET /healthz.
@@ -142,7 +142,7 @@ func (u *UnitHealth) addCall(r *changefeed.Status, now time.Time) {
 	}
 }
 
-// oldest is the longer one of two times, of which each may be unknown.
+// oldest is the longer of two times, of which each may be unknown.
 func oldest(a, b *float64) *float64 {
 	if a == nil || b != nil && *b > *a {
 		return b

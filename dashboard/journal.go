@@ -12,14 +12,14 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// What happens, as the page tells it.
+// The events on the page.
 
 // mostEvents is how many events a dashboard keeps, for viewers that come later.
 const mostEvents = 200
 
-// Event is something that has happened in this process, in the words of its log.
+// Event is an event of this process, in the words of the log.
 type Event struct {
-	Run       int64     `json:"run"` // names the process: another one counts anew
+	Run       int64     `json:"run"` // names the process: another process counts anew
 	ID        int64     `json:"id"`  // counts from 1
 	At        time.Time `json:"at"`
 	Level     string    `json:"level"` // INFO, WARN or ERROR
@@ -29,7 +29,7 @@ type Event struct {
 	Facts     []Fact    `json:"facts"`
 }
 
-// Fact is what an event says beside its text.
+// Fact is a detail of an event beside the text.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -38,7 +38,7 @@ type Fact struct {
 // journal keeps the last events.
 type journal struct {
 	tell func() // that there is an event
-	run  int64  // when it began, in milliseconds since 1970
+	run  int64  // start of the process, in milliseconds since 1970
 
 	mu     sync.Mutex
 	count  int64
@@ -57,7 +57,7 @@ func (j *journal) addEvent(e Event) {
 	j.tell()
 }
 
-// eventsAfter returns the events that are kept and come after one.
+// eventsAfter returns the kept events after an event.
 func (j *journal) eventsAfter(id int64) []Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -68,10 +68,10 @@ func (j *journal) eventsAfter(id int64) []Event {
 	return append([]Event{}, j.events[int64(len(j.events))-missing:]...)
 }
 
-// position is an event as a browser names it when it connects again.
+// position is the event that a browser names when it connects again.
 func (e *Event) position() string { return fmt.Sprintf("%d.%d", e.Run, e.ID) }
 
-// lastSeen is the ID of the event that a browser names; 0 if it is none of this process.
+// lastSeen is the ID of the event that a browser names; 0 for an event of another process.
 func (j *journal) lastSeen(position string) int64 {
 	run, id, _ := strings.Cut(position, ".")
 	n, err := strconv.ParseInt(id, 10, 64)
@@ -83,9 +83,9 @@ func (j *journal) lastSeen(position string) int64 {
 	return n
 }
 
-// Events returns hooks that show what happens to a unit as [changefeed.LogHooks] log it, from the level info on. Give
-// them to its processor, with your own: changefeed.JoinHooks(d.Events("mailer", "shop/orders"), own). The hooks also
-// count what the requests of the processor cost.
+// Events returns hooks that show the events of a unit as [changefeed.LogHooks] log them, from the level info on. Give
+// these hooks to the processor, with your own: changefeed.JoinHooks(d.Events("mailer", "shop/orders"), own). The hooks
+// also count the costs of the processor's requests.
 func (d *Dashboard) Events(unit, container string) changefeed.Hooks {
 	of := name{unit, container}
 	events := changefeed.LogHooks(slog.New(&teller{d.events, of, nil, ""}))

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// What people do to dead letters from the page. Package deadletters asks the instances of the unit.
+// Actions on dead letters from the page. Package deadletters asks the instances of the unit.
 
 // errNoLetters is why this process cannot act on letters.
 var errNoLetters = fmt.Errorf("%w: this process has no access to the dead letters of the unit", feed.ErrNotFound)
@@ -41,7 +41,7 @@ func (c *Command) findLetter(ctx context.Context, s *shown) (*feed.DeadLetter, e
 	return nil, fmt.Errorf("%w: key %s has no dead letter %s any more", feed.ErrNotFound, key, c.Letter)
 }
 
-// recorded adds what an action does with letters to the history of the unit.
+// recorded adds an action on letters to the history of the unit.
 func recorded(do action) action {
 	return func(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 		done, err := do(ctx, s, c)
@@ -99,7 +99,7 @@ func failedOf(l *feed.DeadLetter) string {
 	return "which has failed in " + sentence.Count(l.Attempts, "attempt")
 }
 
-// release lets a held key go on without its failed changes.
+// release lets a held key go on without the failed changes.
 func release(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 	key, err := c.key()
 	switch {

@@ -22,7 +22,7 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// servePage serves the files of the page, each at its name, and the page itself at /.
+// servePage serves the files of the page, each by name, and the page itself at /.
 func servePage(mux *http.ServeMux) {
 	serve := func(w http.ResponseWriter, r *http.Request, name string) {
 		text, err := files.ReadFile("page/" + name)

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The state of the units as JSON. What is not known is null, and never 0.
+// The state of the units as JSON. An unknown value is null, and never 0.
 
-// statusVersion is the version of [Status]. It changes if a member changes its meaning or goes; new members do not
-// change it.
+// statusVersion is the version of [Status]. The number changes if a member changes meaning or goes, and not for new
+// members.
 const statusVersion = 1
 
 // mostHeld is how many held keys of a lease are named.
@@ -27,7 +27,7 @@ const mostSkew = 5 * time.Second
 // surveyTimeout is how long a unit may take to be listed.
 const surveyTimeout = 10 * time.Second
 
-// Status is what GET /status answers. All times are by the clock of this process, but those of leases and instances,
+// Status is the answer of GET /status. All times are by the clock of this process, but those of leases and instances,
 // which are by the clock of their store.
 type Status struct {
 	Version int          `json:"version"` // 1
@@ -49,7 +49,7 @@ type UnitStatus struct {
 	Name      string  `json:"name"`
 	Container string  `json:"container"`
 	Sentence  string  `json:"sentence"` // how the unit is
-	Error     *string `json:"error"`    // why the unit cannot be listed; null if it can
+	Error     *string `json:"error"`    // why the unit cannot be listed; null after success
 	IsHere    bool    `json:"is_here"`  // this process runs an instance
 
 	Lag
@@ -60,7 +60,7 @@ type UnitStatus struct {
 	Requests  int        `json:"requests"`      // that this listing has sent
 	Charge    *float64   `json:"request_units"` // that these requests cost
 	Costs     []Cost     `json:"costs"`
-	Says      []string   `json:"says"` // what this process has to say beside that: see [Unit]
+	Says      []string   `json:"says"` // further sentences of this process: see [Unit]
 }
 
 // Lag is how far a lease or a unit is behind.
@@ -74,7 +74,7 @@ type Lag struct {
 	Watermark *time.Time `json:"watermark"`      // all before is handled
 }
 
-// Finding is something that is not as it should be: see [admin.Finding].
+// Finding is a problem: see [admin.Finding].
 type Finding struct {
 	Word  string `json:"word"`
 	Grade string `json:"grade"` // warning or failure
@@ -100,7 +100,7 @@ type Lease struct {
 	Silent     float64  `json:"silent_seconds"` // since the last write
 	Expiration float64  `json:"expiration_seconds"`
 	InHand     *float64 `json:"in_hand_seconds"` // of the slowest batch; null if none is too long in the handler
-	Failing    *float64 `json:"failing_seconds"` // since its changes fail
+	Failing    *float64 `json:"failing_seconds"` // since the changes fail
 	Outage     *float64 `json:"outage_seconds"`
 	Notes      []string `json:"notes"`
 	Here       *Work    `json:"here"` // null if another process has the lease
@@ -108,7 +108,7 @@ type Lease struct {
 	Lag
 }
 
-// Work is what this process does with a lease: see [feed.LeaseStatus].
+// Work is the present work of this process on a lease: see [feed.LeaseStatus].
 type Work struct {
 	Activity string  `json:"activity"`
 	Since    float64 `json:"since_seconds"`
@@ -195,7 +195,7 @@ func (s *shown) statusNow(ctx context.Context) UnitStatus {
 	return u
 }
 
-// workHere is what this process does, by the tokens of leases, and the names of its instances.
+// workHere is the work of this process, by the tokens of leases, and the names of the process's instances.
 func (s *shown) workHere() (here map[string]*Work, names map[string]bool) {
 	here, names = map[string]*Work{}, map[string]bool{}
 	if s.Processor == nil {
@@ -279,7 +279,7 @@ func instanceOf(i *admin.Instance, here map[string]bool) Instance {
 	return made
 }
 
-// positionOf is a position in words: its token, or where a lease begins.
+// positionOf is a position in words: the token, or the start of a lease.
 func positionOf(p feed.Position) string {
 	if p.Token != "" {
 		return p.Token
@@ -287,8 +287,8 @@ func positionOf(p feed.Position) string {
 	return p.Start.String()
 }
 
-// numberIn is a number for JSON, which has none that is infinite or no number. A broken account may send those; then it
-// is unknown.
+// numberIn is a number for JSON, which has none that is infinite or no number. A broken account may send those; then
+// the value is unknown.
 func numberIn(n float64) *float64 {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
 		return nil
@@ -296,7 +296,7 @@ func numberIn(n float64) *float64 {
 	return &n
 }
 
-// ageOf is how many seconds ago something began; nil if it has not.
+// ageOf is how many seconds ago something began; nil before the beginning.
 func ageOf(since, now time.Time) *float64 {
 	if since.IsZero() {
 		return nil

@@ -16,18 +16,18 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
-// What people do to a unit from the page. Package admin does the work on leases.
+// Actions on a unit from the page. Package admin does the work on leases.
 
 // steerTimeout is how long the instances of a unit have to obey.
 const steerTimeout = 30 * time.Second
 
-// mostCommand is how large a command may be: it names at most 1,000 changes.
+// mostCommand is the largest size of a command, which names at most 1,000 changes.
 const mostCommand = 1 << 20
 
 // mostLines is how many leases or changes the answer to a command names.
 const mostLines = 20
 
-// Command is what POST /steer takes: something to do to a unit.
+// Command is the body of POST /steer: something to do to a unit.
 type Command struct {
 	Unit      string `json:"unit"`
 	Container string `json:"container"` // may be left out if only one unit has the name
@@ -35,10 +35,11 @@ type Command struct {
 	// Action is pause, resume, reset or skip for leases, or retry, release or drop for dead letters.
 	Action string `json:"action"`
 
-	// Preview says what would be done, and does nothing.
+	// Preview lists the planned steps, and does nothing.
 	Preview bool `json:"preview"`
 
-	// Range is that of the leases that are meant; empty for all leases of the unit. A skip needs that of one lease.
+	// Range is that of the leases that are meant; empty for all leases of the unit. A skip needs the range of a single
+	// lease.
 	Range string `json:"range"`
 
 	// To is where a reset continues: beginning, now, a time, or how long ago, such as 15m.
@@ -47,7 +48,7 @@ type Command struct {
 	// Key is a partition key, as a JSON array: the only key of a reset, and that of a release and of a letter.
 	Key json.RawMessage `json:"key"`
 
-	// Changes are what a skip gives up, as its preview has named them.
+	// Changes are the changes to skip, as the preview has named them.
 	Changes []Failed `json:"changes"`
 
 	Letter string `json:"letter"` // ID of a dead letter, to retry or to drop
@@ -62,19 +63,19 @@ type Failed struct {
 	LSN int64           `json:"lsn"`
 }
 
-// Outcome is what POST /steer answers: what was done or, to a preview, what would be done.
+// Outcome is the answer of POST /steer: the finished steps or, to a preview, the planned steps.
 type Outcome struct {
 	Lines   []string `json:"lines"`
 	Changes []Failed `json:"changes"` // of the preview of a skip
-	Error   *string  `json:"error"`   // why not all was done; Lines then has what was done before
+	Error   *string  `json:"error"`   // why not all was done; Lines then has the finished steps
 
 	isIdle bool // there was nothing to do
 }
 
-// action does what a command says, or says what that would do.
+// action carries out a command, or describes the effect.
 type action func(ctx context.Context, s *shown, c *Command) (Outcome, error)
 
-// actions do what a command says, or say what that would do. They return what was done before an error.
+// actions carry out a command, or describe the effect. They return the steps before an error.
 var actions = map[string]action{
 	"pause":   pause,
 	"resume":  resume,
@@ -140,7 +141,7 @@ func codeOf(err error) int {
 		{errors.ErrUnsupported, http.StatusBadRequest},
 		{feed.ErrConflict, http.StatusConflict},
 		{feed.ErrForeignOwner, http.StatusConflict},
-		{feed.ErrGone, http.StatusConflict}, // its partition was split
+		{feed.ErrGone, http.StatusConflict}, // the partition was split
 		{errFailedAgain, http.StatusUnprocessableEntity},
 	} {
 		if errors.Is(err, of.error) {
@@ -307,7 +308,7 @@ func skip(ctx context.Context, s *shown, c *Command) (Outcome, error) {
 func meant(all []admin.FailedChange, named []Failed) []admin.FailedChange {
 	isNamed := map[admin.FailedChange]bool{}
 	for _, n := range named {
-		key, _ := pkey.Canonical(string(n.Key)) // empty for what is no key, which no change has
+		key, _ := pkey.Canonical(string(n.Key)) // empty for an invalid key, which no change has
 		isNamed[admin.FailedChange{ID: n.ID, Key: key, LSN: n.LSN}] = true
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(f admin.FailedChange) bool {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Server-sent events: the state of the units whenever it was listed, and what happens.
+// Server-sent events: the state of the units after each listing, and the events.
 
 const (
 	mostViewers   = 100
@@ -24,7 +24,7 @@ type hub struct {
 	viewers map[*viewer]bool
 }
 
-// viewer is a connection. It is told that there are events, and takes them when it can, so a slow viewer delays nobody.
+// viewer is a connection. A viewer is notified of events and takes them later, so a slow viewer delays nobody.
 type viewer struct {
 	news chan struct{} // holds one
 }
@@ -61,7 +61,7 @@ func (h *hub) notifyViewers() {
 	for v := range h.viewers {
 		select {
 		case v.news <- struct{}{}:
-		default: // it has not taken the news before
+		default: // the earlier news are still waiting
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (h *hub) notifyViewers() {
 // serveEvents answers GET /events until the viewer goes.
 func (d *Dashboard) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	if r.Method == http.MethodHead { // a client that keeps the connection would wait for an answer to its next request
+	if r.Method == http.MethodHead { // a client that keeps the connection would wait for an answer to the next request
 		return
 	}
 	v, err := d.viewers.addViewer()
@@ -133,5 +133,5 @@ func (s stream) send(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.w, format, args...)
 }
 
-// flush sends what was written.
+// flush sends the written bytes.
 func (s stream) flush() error { return s.at.Flush() }

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/changefeed/internal/spelling"
 )
 
-// Units are listed for all who ask at the same time, by a goroutine of its own: none of them waits for longer than it
-// wants, and one who goes takes nothing from the others.
+// A separate goroutine lists units for all callers of the same time: no caller waits for longer than its context
+// allows, and a caller that leaves takes nothing from the others.
 
 // survey is a listing of all units that is under way, or over.
 type survey struct {
@@ -20,7 +20,8 @@ type survey struct {
 	status *Status // once done is closed
 }
 
-// survey returns a survey that is under way, or one that is younger than the interval. It goes on when ctx has ended.
+// survey returns a survey that is under way, or a survey younger than the interval. The survey goes on when ctx has
+// ended.
 func (d *Dashboard) survey(ctx context.Context) *survey {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,8 +70,8 @@ func (d *Dashboard) runSurvey(ctx context.Context, s *survey, own []*shown) {
 	close(s.done)
 }
 
-// addAlike warns of units with similar names on one container: a mistyped name makes a unit that handles everything a
-// second time, and nothing fails.
+// addAlike warns of units with similar names on the same container: a mistyped name makes a unit that handles
+// everything a second time, and nothing fails.
 func addAlike(units []UnitStatus) {
 	for i := range units {
 		u := &units[i]
@@ -88,10 +89,10 @@ func addAlike(units []UnitStatus) {
 	}
 }
 
-// errNotListed is why a unit is unknown if its store does not answer in time.
+// errNotListed is why a unit is unknown if the store does not answer in time.
 var errNotListed = errors.New("the unit was not listed in time")
 
-// listing is a listing of one unit that is under way, or over.
+// listing is a listing of a unit that is under way, or over.
 type listing struct {
 	began  time.Time
 	done   chan struct{}
@@ -133,7 +134,7 @@ func (s *shown) listUnit(ctx context.Context) *listing {
 	return l
 }
 
-// tryStatus is the state of a unit. A panic of its store is an error.
+// tryStatus is the state of a unit. A panic of the store is an error.
 func (s *shown) tryStatus(ctx context.Context) (u UnitStatus) {
 	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, errNotListed)
 	defer cancel()
@@ -185,8 +186,8 @@ func (d *Dashboard) findUnits(ctx context.Context) []*shown {
 	return slices.Clone(d.found)
 }
 
-// refreshUnits finds units. A unit that was found before stays the same, so that its pace is known, unless the unit
-// could not be listed: its container may be another container of the same name.
+// refreshUnits finds units. A unit that was found before stays the same, so that the pace is known, unless the unit
+// could not be listed: the container may be another container of the same name.
 func (d *Dashboard) refreshUnits(ctx context.Context) {
 	units, err := d.callFind(ctx)
 	d.mu.Lock()
@@ -232,7 +233,7 @@ func withFound(own, found []*shown) []*shown {
 	return all
 }
 
-// indexOf is the index of the unit with the name of another one; -1 if there is none.
+// indexOf is the index of the unit with the name of another unit; -1 if there is none.
 func indexOf(all []*shown, other *shown) int {
 	return slices.IndexFunc(all, func(s *shown) bool { return s.name() == other.name() })
 }

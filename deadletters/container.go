@@ -103,7 +103,7 @@ func sourceOf(text []byte) (source string) {
 	return source
 }
 
-// unitless returns the box of a processor without its unit, if the container is suitable for letters.
+// unitless returns the box of a processor without a unit, if the container is suitable for letters.
 func unitless(in Store, processor string) (*ContainerBox, error) {
 	if processor == "" {
 		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", feed.ErrBadRequest)
@@ -155,7 +155,7 @@ func (b *ContainerBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	for _, doc := range append(parts, text) { // the letter last: it exists with all parts or not at all
+	for _, doc := range append(parts, text) { // the letter last, so that a letter exists with all parts or not at all
 		if err == nil {
 			_, err = b.commitWrites(ctx, l.Change.PartitionKey, feed.Write{Op: feed.WriteUpsert, Body: doc})
 		}

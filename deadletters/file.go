@@ -20,7 +20,7 @@ import (
 // ErrInUse means that another process, or another box of this process, has the file open.
 var ErrInUse = errors.New("file of dead letters is in use")
 
-// ErrDamaged means that a line of the file has changed since it was written.
+// ErrDamaged means that a line of the file has changed since the write.
 var ErrDamaged = errors.New("file of dead letters is damaged")
 
 // ErrNewer means that a later version of changefeed wrote a letter, in a form that this version would misread.
@@ -222,7 +222,7 @@ func (b *FileBox) appendLine(text []byte) error {
 	return nil
 }
 
-// syncFile makes a file safe on the disk; a test keeps what was synced, and loses the rest.
+// syncFile makes a file safe on the disk; a test keeps synced bytes, and loses the rest.
 var syncFile = (*os.File).Sync
 
 // Letters yields the letters that exist at the time of the call.

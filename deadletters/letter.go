@@ -16,9 +16,9 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// A letter is the same JSON object everywhere. The documents stand last, each in one of three forms. If a document is
-// JSON on one line and acceptable for stores, the letter contains the document unchanged. Otherwise the letter contains
-// the document in base64, because the bytes must not change. A document that is too large for a container is
+// A letter is the same JSON object everywhere. The documents stand last, each in any of three forms. If a document is
+// JSON on a single line and acceptable for stores, the letter contains the document unchanged. Otherwise the letter
+// contains the document in base64, because the bytes must not change. A document that is too large for a container is
 // compressed.
 
 // letter is a letter without the documents, which follow separately.
@@ -57,8 +57,8 @@ type documents struct {
 	PreviousGzip []byte          `json:"previous_gzip"`
 }
 
-// letterVersion is the version of the form that this package writes. It grows if a member gets another meaning; a
-// member more needs no other version.
+// letterVersion is the version of the form that this package writes. The number grows if a member gets another meaning;
+// a member more needs no other version.
 const letterVersion = 1
 
 const (
@@ -66,7 +66,7 @@ const (
 	maxText   = 64 << 10 // bytes of a cause or stack: no error text is worth the space of a document
 )
 
-// Marshal returns a letter of a processor as one line of JSON, in the form described in the package comment. Marshal
+// Marshal returns a letter of a processor as a line of JSON, in the form described in the package comment. Marshal
 // returns an error if the partition key is not JSON.
 func Marshal(processor string, l feed.DeadLetter) ([]byte, error) {
 	head, err := marshalHead(processor, "", l)

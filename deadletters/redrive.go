@@ -15,7 +15,7 @@ import (
 var ErrNotServed = inquiry.ErrNotServed
 
 // ErrUnknownAction is an [ErrNotServed] whose reason is that the owner of the key is of an older version, which does
-// not know what was asked. The owner has left the request as it was.
+// not know the action. The owner has not changed the request.
 var ErrUnknownAction = inquiry.ErrUnknownAction
 
 // Outcome is the result of a request that an instance has served.
@@ -81,8 +81,8 @@ func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, ke
 }
 
 // Release lets a held key go on without the failed changes: the held changes are handled, in their order, and then the
-// key is no longer held. If one of them fails, the key stays held from that change, and you receive [ResultFailed]. The
-// letters of the earlier failed changes stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
+// key is no longer held. If such a change fails, the key stays held from that change, and you receive [ResultFailed].
+// The letters of the earlier failed changes stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
 func Release(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(spelled(key))})
 }

@@ -23,7 +23,7 @@ const (
 	OpCreate
 	// OpReplace is a later version of an item. All versions and deletes only.
 	OpReplace
-	// OpDelete is the delete of an item, by a request or by its time to live. All versions and deletes only.
+	// OpDelete is the delete of an item, by a request or by the time to live. All versions and deletes only.
 	OpDelete
 )
 
@@ -42,7 +42,7 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// Change is one entry of the change feed.
+// Change is an entry of the change feed.
 type Change struct {
 	Op           Op
 	ID           string
@@ -60,7 +60,7 @@ type Change struct {
 	// previous versions.
 	Previous json.RawMessage
 
-	PreviousLSN int64 // LSN of the version before this one; 0 for a create and in latest-version mode
+	PreviousLSN int64 // LSN of the version before; 0 for a create and in latest-version mode
 	Expired     bool  // a delete by time to live
 }
 
@@ -152,7 +152,7 @@ type Batch struct {
 	Charge float64
 	// after the newest of the changes, or after their page if the source is no Sequencer; before the transaction of
 	// which the batch has a part; zero for a redriven change. With a Concurrency above 1, and while changes fail,
-	// changes before it may be in other batches
+	// earlier changes may be in other batches
 	Position Position
 	Head     int64 // LSN of the newest change of the partition at the read, 0 if unknown
 	Changes  []Change
@@ -170,10 +170,10 @@ func (b *Batch) Lag() int64 {
 	return max(0, b.Head-b.Changes[len(b.Changes)-1].LSN)
 }
 
-// Checkpoint stores that this batch is done, and so is every earlier batch of this lease for which the handler has
-// returned nil; with an Options.Concurrency above 1, every such batch of its partition keys. Checkpoint is for
-// processors with Options.Manual. Without Manual it returns [ErrNotManual], because the processor checkpoints by itself
-// when the handler returns nil.
+// Checkpoint stores that this batch is done, and every earlier batch of this lease for which the handler has returned
+// nil; with an Options.Concurrency above 1, every such batch of its partition keys. Checkpoint is for processors with
+// Options.Manual. Without Manual, Checkpoint returns [ErrNotManual], because the processor checkpoints by itself when
+// the handler returns nil.
 //
 // You may call Checkpoint before Handle has returned or afterwards, from any goroutine. Confirmed changes are not
 // redelivered, even if the handler then returns an error or runs out of time. If the batch is confirmed already,
@@ -187,14 +187,14 @@ func (b *Batch) Checkpoint(ctx context.Context) error {
 	return b.confirm(ctx)
 }
 
-// Abandon says that nobody will confirm this batch, although the handler has returned nil for it or will do so: for
-// example, its effects were in a memory that is lost. The processor then gives the lease up, with
-// [ReasonUnconfirmed], and the next owner, which may be the same instance, receives again what is not confirmed. Until
-// then no batch of the lease can be confirmed. If the batch is confirmed, or comes again anyway because its handler
-// returns an error, Abandon does nothing. You may call Abandon when you may call Checkpoint. It does not wait.
+// Abandon says that nobody will confirm this batch, although the handler has returned nil or will return nil: for
+// example, the effects were in a memory that is lost. The processor then gives the lease up, with [ReasonUnconfirmed],
+// and the next owner, which may be the same instance, receives all unconfirmed changes again. Until then no batch of
+// the lease can be confirmed. If the batch is confirmed, or comes again anyway because its handler returns an error,
+// Abandon does nothing. You may call Abandon when you may call Checkpoint. It does not wait.
 //
-// Abandon returns [ErrNotManual] without Options.Manual, and in a program of package trigger/contract: what such a
-// program has not confirmed when it ends is abandoned by that.
+// Abandon returns [ErrNotManual] without Options.Manual, and in a program of package trigger/contract: the end of such
+// a program abandons all unconfirmed batches.
 func (b *Batch) Abandon() error {
 	if b.abandon == nil {
 		return ErrNotManual
@@ -228,7 +228,7 @@ type Committer interface {
 type WriteOp uint8
 
 const (
-	// WriteUpsert creates the item or replaces it.
+	// WriteUpsert creates or replaces the item.
 	WriteUpsert WriteOp = iota
 	// WriteCreate creates the item; if the item exists, the write is refused with [ErrConflict].
 	WriteCreate
@@ -251,7 +251,7 @@ func (o WriteOp) String() string {
 	return fmt.Sprintf("WriteOp(%d)", uint8(o))
 }
 
-// Write is one operation of a batch.
+// Write is an operation of a batch.
 type Write struct {
 	Op      WriteOp
 	ID      string          // needed by patch, delete and read; for other writes, empty means the id in the body
@@ -260,7 +260,7 @@ type Write struct {
 	IfMatch string          // ETag that the item must have, otherwise [ErrPrecondition]; empty is any
 }
 
-// PatchOp is one step of a patch.
+// PatchOp is a step of a patch.
 type PatchOp struct {
 	Op    string          `json:"op"`             // add, set, replace, remove, incr or move
 	Path  string          `json:"path"`           // JSON pointer

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Cost is what calls to a database have cost.
+// Cost is the cost of calls to a database.
 type Cost struct {
 	Requests int     // sent requests, also those that were refused or had no answer
 	Charge   float64 // request units that the answers report
@@ -27,7 +27,7 @@ func (m *Meter) Cost() Cost {
 }
 
 // WithMeter returns a context for calls to a [Source] or a [LeaseStore] whose cost m adds up. Meters of ctx count these
-// calls too. Whether a call is counted depends on its source or store: package cosmos counts.
+// calls too. Whether a call is counted depends on the source or store: package cosmos counts.
 func WithMeter(ctx context.Context, m *Meter) context.Context {
 	return context.WithValue(ctx, meterKey{}, append(slices.Clone(metersOf(ctx)), m))
 }

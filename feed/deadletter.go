@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// DeadLetters is a store in which a processor parks changes its handler cannot handle, so that the feed goes on.
+// DeadLetters is a store in which a processor parks changes that the handler cannot handle, so that the feed goes on.
 // Package deadletters has implementations; changefeedtest.TestDeadLetters proves yours.
 type DeadLetters interface {
 	// Put stores a letter; when Put returns nil, the letter is durable. Put replaces a letter with the same ID and
 	// partition key, because after a crash or a lost answer the processor calls Put again. If Put returns an error, the
-	// change is not parked: it waits, its key is set aside (see FailurePolicy.MaxSetAside), and Put is called again
-	// after a pause.
+	// change is not parked: the change waits, its key is set aside (see FailurePolicy.MaxSetAside), and Put is called
+	// again after a pause.
 	Put(ctx context.Context, l DeadLetter) error
 }
 
@@ -86,7 +86,7 @@ type Failure struct {
 	Done int
 
 	// Items contains the errors of exactly the failed changes, by their index in [Batch.Changes]. If an error is
-	// [Poison], its change is not retried. Later changes of the same key then count as done before the failed one: if
+	// [Poison], the change is not retried. Later changes of the same key then count as done before the failed one: if
 	// your handler needs the order, set Done instead.
 	Items map[int]error
 
@@ -142,8 +142,8 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 // Poison marks an error of a batch, or of a change in [Failure.Items]: a retry cannot help, so the remaining attempts
 // of FailurePolicy.MaxAttempts are skipped. A batch with a single change is parked at once. If a batch has several
-// changes and you do not say which of them is bad, the processor first divides the batch and calls the handler with its
-// parts, until the bad change is alone. To have a change parked without another call, name it: &Failure{Items:
+// changes and you do not name the bad change, the processor first divides the batch and calls the handler with its
+// parts, until the bad change is alone. To park a change without another call, name the change: &Failure{Items:
 // map[int]error{i: Poison(err)}}. If there is no limit (FailurePolicy.MaxAttempts or FailurePolicy.MaxAge), nothing is
 // parked, and the batch is retried for ever.
 func Poison(err error) error { return &poison{err} }
@@ -156,7 +156,7 @@ func (p *poison) Unwrap() error { return p.error }
 // failed before. The change is redelivered and counts no attempt.
 var ErrUntried = errors.New("not tried")
 
-// IsPoison reports whether an error says that a retry cannot help: it is, or wraps, an error of [Poison].
+// IsPoison reports whether an error is, or wraps, an error of [Poison], so that a retry cannot help.
 func IsPoison(err error) bool {
 	_, ok := errors.AsType[*poison](err)
 	return ok

@@ -41,8 +41,7 @@ type Hooks struct {
 	Outage func(ctx context.Context, o Outage)
 	// Differing: live instances of the unit run different handlers, programs or options, or they no longer do.
 	Differing func(ctx context.Context, d Difference)
-	// Paused: an operator has paused keys of the unit, or the pause is over. An instance that begins reports the pauses
-	// it finds.
+	// Paused: an operator has paused keys of the unit, or the pause is over. A new instance reports existing pauses.
 	Paused func(ctx context.Context, p Pause)
 	// Skipped: this instance has obeyed an operator who has changes skipped. If no instance has the lease at that time,
 	// the operator writes the lease, and no hook is called: the history of the unit names these changes.
@@ -123,8 +122,8 @@ type SlowBatch struct {
 	Usual   time.Duration // average of the last calls for the lease that have succeeded; 0 if there is none
 }
 
-// TakeOver says which leases this instance has taken from another one, which was killed, has lost its connection or was
-// frozen. Changes handled by the other instance since its last checkpoint are redelivered.
+// TakeOver names the leases that this instance has taken from another instance, which was killed, has lost its
+// connection or was frozen. Changes handled by the other instance since its last checkpoint are redelivered.
 type TakeOver struct {
 	Instance string // name of the earlier owner
 	Leases   []string
@@ -159,7 +158,7 @@ type StoreDone struct {
 // Round describes a round of the balancer.
 type Round struct {
 	Leases    int  // of the unit
-	Instances int  // live instances, including this one
+	Instances int  // live instances, this instance included
 	Owned     int  // by this instance when the round began, including leases that a stuck handler keeps
 	Taken     int  // by this instance, because they were free, expired or handed over
 	Given     int  // to other instances
@@ -169,9 +168,9 @@ type Round struct {
 }
 
 // Outage is a time in which at least three changes fail, and fewer partition keys succeed. During an outage a change is
-// parked only if it has failed for FailurePolicy.MaxAge, and the handler is called only now and then to see whether it
-// has recovered. Each instance recognizes outages for itself, over all its leases. An outage ends when such a call
-// succeeds; then all failed changes begin anew.
+// parked only if it has failed for FailurePolicy.MaxAge, and the handler is called only now and then to see whether the
+// handler has recovered. Each instance recognizes outages for itself, over all its leases. An outage ends when such a
+// call succeeds; then all failed changes begin anew.
 type Outage struct {
 	Since   time.Time // when the outage was detected
 	Ended   time.Time // zero while the outage lasts

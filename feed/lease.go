@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// LeaseStore keeps the records of one deployment unit: who reads which range, and up to which position. A store
+// LeaseStore keeps the records of a deployment unit: who reads which range, and up to which position. A store
 // implements LeaseStore for a processor name and a monitored container, and proves the implementation with
 // changefeedtest.TestLeaseStore. All methods may be called concurrently. The store keeps every kind and every state
 // that is a word of small letters, also future kinds and states.
@@ -15,7 +15,7 @@ import (
 // Every write is conditional. If a store does not know the outcome of a write, the error must be neither [ErrConflict]
 // nor [ErrNotFound]; the processor then finds out by itself whether the write arrived. The same holds if ctx has ended:
 // then any other error is allowed, whether or not it wraps the error of the context. If a write or a listing has no
-// answer after 65 seconds, its ctx ends.
+// answer after 65 seconds, the ctx of the call ends.
 //
 // A record and its Properties and Raw belong to the caller, who may change them after the call: a store keeps copies,
 // and returns copies.
@@ -65,18 +65,18 @@ const (
 	KindLock Kind = "lock"
 	// KindRequest asks the owner of a range for something: see packages deadletters and admin.
 	KindRequest Kind = "request"
-	// KindHistory says what operators have done with the unit: see package admin. Processors ignore it.
+	// KindHistory has the actions of operators on the unit: see package admin. Processors ignore this record.
 	KindHistory Kind = "history"
 )
 
-// Record is one document of a [LeaseStore]. Every kind uses Kind, ID, Token, Owner, Epoch, State, Expiration, TTL,
+// Record is a document of a [LeaseStore]. Every kind uses Kind, ID, Token, Owner, Epoch, State, Expiration, TTL,
 // Timestamp, Properties and the fields set by the store. The other fields have a meaning for [KindLease] only.
 type Record struct {
 	Kind  Kind   // required: a store refuses a record without a kind
 	Token string // of a lease: "min-max", or a partition key range id in version 0; of a host: its instance and epoch
 	Range Range  // the keys that the lease covers; unknown (empty) in old version 0 leases
 
-	// Version is 1 for a lease on an EPK range, 0 for one on a partition key range id.
+	// Version is 1 for a lease on an EPK range, 0 for a lease on a partition key range id.
 	Version int
 
 	Owner string // instance name; empty is free
@@ -92,7 +92,7 @@ type Record struct {
 
 	// Expiration is how long the owner may be silent; other instances use the larger of this and their own expiration.
 	Expiration time.Duration
-	TTL        time.Duration // the store removes the record if it was not written for this time; 0 is never
+	TTL        time.Duration // the store removes the record after this time without a write; 0 is never
 
 	Timestamp time.Time // last write by the writer's clock; kept for other processors, never compared
 	Updated   time.Time // last write by the store's clock; set by the store
@@ -106,8 +106,8 @@ type Record struct {
 	Err        error             // why the document is not a valid record
 }
 
-// Lease is the right of one instance to read one range, for handlers and operators: a [Record] of [KindLease] without
-// the fields only its writers need.
+// Lease is the right of an instance to read a range, for handlers and operators: a [Record] of [KindLease] without the
+// fields only its writers need.
 type Lease struct {
 	ID       string // the record's name in the store
 	Token    string // "min-max", or a partition key range id in a version 0 lease
@@ -131,14 +131,14 @@ func (l Record) Lease() Lease {
 	}
 }
 
-// State is the stage of a lease in a split. A lease in an unknown state belongs to a newer version: it is kept,
-// reported and left alone, and still covers its range.
+// State is the stage of a lease in a split. A lease in an unknown state belongs to a newer version: such a lease is
+// kept, reported and left alone, and still covers its range.
 type State string
 
 const (
 	// StateLive is a lease whose owner handles its range.
 	StateLive State = ""
-	// StateSplitting is a lease whose range is gone: its owner makes the leases to replace it and does not read.
+	// StateSplitting is a lease whose range is gone: the owner makes the leases that replace it and does not read.
 	StateSplitting State = "splitting"
 	// StateRetired is a lease that other leases replace but that could not be deleted.
 	StateRetired State = "retired"

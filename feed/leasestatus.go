@@ -18,7 +18,7 @@ type LeaseStatus struct {
 	Unsaved int // changes that are done and not yet stored
 
 	// Pending is how many changes are not handled, as the last read has told, which ended at Seen; Seen is zero before
-	// the first read. These are the Buffered ones, and the distance in LSNs from Read to the end of the feed: the
+	// the first read. These are the Buffered changes, and the distance in LSNs from Read to the end of the feed: the
 	// distance counts transactions, of the whole partition. Exact says that no distance is in Pending, and that no key
 	// is set aside, whose changes Pending does not count. changefeed.Processor.WatchLag counts more exactly, and knows
 	// how long the oldest change has waited, but sends requests.

@@ -35,10 +35,10 @@ var (
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
 	// ErrOutage: at least three changes fail, and fewer partition keys succeed. Nothing is parked during the outage,
-	// and the handler is called only now and then to see whether it has recovered; see [Outage].
+	// and the handler is called only now and then to see whether the handler has recovered; see [Outage].
 	ErrOutage = errors.New("the handler seems to lack what it needs")
-	// ErrTooManyHeld: a change cannot be parked, because the lease already holds as many keys as it can. The change
-	// waits until a key is released, and other keys go on.
+	// ErrTooManyHeld: a change cannot be parked, because the lease already holds the largest possible number of keys.
+	// The change waits until a key is released, and other keys go on.
 	ErrTooManyHeld = errors.New("too many held keys")
 	// ErrUnconfirmed: with Options.Manual, the handler returns nil and has confirmed nothing since this instance has
 	// the lease. The next owner receives all of that again. The error is reported once for each owner of the lease,
@@ -50,7 +50,7 @@ var (
 	ErrMoved = errors.New("lease was moved without us")
 	// ErrNoOwner: leases have no owner, because no instance may own more leases.
 	ErrNoOwner = errors.New("leases that no instance may own")
-	// ErrForeignOwner: the unit holds keys, but a processor of another kind owns one of its leases.
+	// ErrForeignOwner: the unit holds keys, but a processor of another kind owns a lease of the unit.
 	ErrForeignOwner = errors.New("owned by another kind of processor")
 	// ErrBufferFull: the processor reads nothing more of a lease, because unhandled changes fill the buffer, and their
 	// keys cannot be set aside; see FailurePolicy.MaxSetAside.
@@ -72,7 +72,7 @@ var (
 // Leases, an [ErrNoStart].
 type StartError struct {
 	Given  string    // Options.Start; empty if not set
-	Began  string    // where the unit began, in the words of its first start
+	Began  string    // where the unit began, in the words of the first start
 	Since  time.Time // when it began
 	Leases []string  // ids of leases without a position
 }

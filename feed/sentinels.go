@@ -17,7 +17,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrForbidden: the caller lacks the right.
 	ErrForbidden = errors.New("forbidden")
-	// ErrGone: the range spans several physical partitions, because one was split.
+	// ErrGone: the range spans several physical partitions after a split.
 	ErrGone = errors.New("partition key range is gone")
 	// ErrTooOld: all versions and deletes no longer retains the changes after this position.
 	ErrTooOld = errors.New("position is older than the retention")

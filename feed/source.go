@@ -16,18 +16,18 @@ type Source interface {
 	Partitions(ctx context.Context) ([]Partition, error)
 
 	// Read returns the changes of r after from, in LSN order, and the position after them. If there are no changes yet,
-	// Read returns an empty page, whose Next may still have moved. Changes of one transaction are never cut between
+	// Read returns an empty page, whose Next may still have moved. Changes of a transaction are never cut between
 	// pages. Errors:
 	//
-	//   - [ErrGone] if r spans more than one physical partition, as after a split.
+	//   - [ErrGone] if r spans several physical partitions, as after a split.
 	//   - [ErrTooOld] if the position lies before the changes retained by all versions and deletes.
 	//   - [ErrThrottled] if the store asks for a pause.
 	//   - [ErrBadRequest] if the token is not the store's, the mode does not support the start, or Key is invalid or
 	//     outside r.
 	//   - Any error if ctx has ended.
 	//
-	// A range inside one partition stays readable through merges, and every position stays valid through splits and
-	// merges.
+	// A range inside a single partition stays readable through merges, and every position stays valid through splits
+	// and merges.
 	Read(ctx context.Context, r Range, from Position, o ReadOptions) (Page, error)
 }
 
@@ -54,15 +54,15 @@ type Backlog struct {
 	Ahead  bool      // the position lies after the end of the feed, see [Page]
 }
 
-// Locator is an optional ability of a [Source]: it finds the place of a key.
+// Locator is an optional ability of a [Source], which finds the place of a key.
 type Locator interface {
-	// Locate returns the effective partition key of a key with all its levels. That place is in the one [Range] for
+	// Locate returns the effective partition key of a key with all its levels. That place is in the only [Range] for
 	// which [Range.Holds] is true. Locate returns [ErrBadRequest] if key is invalid, or has more or fewer components
 	// than the container has paths.
 	Locate(ctx context.Context, key PartitionKey) (epk string, err error)
 }
 
-// Sequencer is an optional ability of a [Source]: it knows the LSN of a continuation token. With a Sequencer the
+// Sequencer is an optional ability of a [Source], which knows the LSN of a continuation token. With a Sequencer the
 // processor compares positions and can set a position within a page. Without a Sequencer the position of a lease with a
 // failure within a page stays before the page, and if two leases cover the same keys, neither is removed as redundant.
 type Sequencer interface {
@@ -71,7 +71,7 @@ type Sequencer interface {
 	TokenLSN(token string) (lsn int64, ok bool)
 
 	// TokenAfter returns the token after the changes with an LSN: TokenLSN of this token is that LSN. If the source
-	// cannot make such a token, TokenAfter returns "". A negative number is no LSN, so its token is "".
+	// cannot make such a token, TokenAfter returns "". A negative number is no LSN, so the token is "".
 	TokenAfter(lsn int64) string
 }
 
@@ -102,7 +102,7 @@ func (m Mode) String() string {
 	return "latest version"
 }
 
-// Page is the result of one read.
+// Page is the result of a read.
 type Page struct {
 	Changes []Change
 	Next    Position // where the next read begins; always set
@@ -137,7 +137,7 @@ func (p Position) String() string {
 }
 
 // Start says where reading begins if there is no continuation. The zero Start is no choice: a new unit then begins from
-// now, and an existing unit goes on from its position.
+// now, and an existing unit goes on from the stored position.
 type Start struct {
 	now, beginning bool
 	at             time.Time
@@ -192,7 +192,7 @@ func (s Start) String() string {
 	return s.at.Format(time.RFC3339Nano)
 }
 
-// Given returns the start as the user gave it, the same text at each start of a program: for FromAgo the distance, not
+// Given returns the user's text of the start, the same text at each start of a program: for FromAgo the distance, not
 // the time.
 func (s Start) Given() string {
 	switch {

@@ -10,11 +10,12 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 )
 
-// Variant is what instances of a unit run: instances with different variants may treat the same change differently.
+// Variant describes the handler, the program and the options of instances of a unit: instances with different variants
+// may treat the same change differently.
 type Variant struct {
-	Handler string // Options.Variant of package changefeed; empty if it is not set
-	Program string // module and version of the program, from its build information; empty if unknown
-	Options string // the options that decide what happens to a change, as words such as "max-attempts=5 dead-letters"
+	Handler string // Options.Variant of package changefeed; empty if not set
+	Program string // module and version of the program, from the build information; empty if unknown
+	Options string // the options that decide the fate of a change, as words such as "max-attempts=5 dead-letters"
 
 	Instances []string // names of the live instances with this variant, sorted
 }
@@ -26,15 +27,15 @@ func (v Variant) Hash() string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// Variants are the different variants of the live instances of a unit, the one with the most instances first. Instances
-// that do not tell what they run, such as those of an older version or of another processor, are in none.
+// Variants are the different variants of the live instances of a unit, with the most frequent variant first. Instances
+// that do not show a variant, such as those of an older version or of another processor, are left out.
 type Variants []Variant
 
 // Differ reports whether instances differ.
 func (all Variants) Differ() bool { return len(all) > 1 }
 
 // String names the instances of each variant, and wherein the variants differ: "a, b run mail.sh; c runs other.sh". If
-// there is a single variant, String names all of what the instances run.
+// there is a single variant, String names all details.
 func (all Variants) String() string {
 	parts := make([]string, len(all))
 	for i, v := range all {
@@ -75,5 +76,5 @@ func (all Variants) distinguish(v Variant) (parts []string) {
 type Difference struct {
 	Since    time.Time // when this instance noticed the difference
 	Ended    time.Time // zero while the instances differ
-	Variants Variants  // at the beginning the different variants, at the end the remaining one
+	Variants Variants  // at the beginning the different variants, at the end the remaining variant
 }

@@ -59,7 +59,7 @@ const (
 )
 
 // checkFlags checks which flags are there, and which are there together. The library checks the same afterwards, but
-// its errors do not say what would be right.
+// the library's errors do not name correct flags.
 func checkFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch {
@@ -75,7 +75,7 @@ func checkFlags(cmd *cobra.Command) (err error) {
 }
 
 // usageWithAddress returns the usage of a command for the error about a missing flag, if the address is missing too:
-// otherwise its user corrects one mistake after the other.
+// otherwise the user would meet one mistake after the other.
 func usageWithAddress(cmd *cobra.Command) string {
 	flags := cmd.Flags()
 	if flags.NArg() > 0 || flags.Changed("db") || flags.Changed("container") || !strings.Contains(cmd.Use, "[ADDRESS") {
@@ -84,8 +84,8 @@ func usageWithAddress(cmd *cobra.Command) string {
 	return "; usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]")
 }
 
-// checkNotEmpty refuses a flag given as empty, as by a variable that is not set: without the flag, the command
-// would use another store, key or condition than its user wants. --context= is no context.
+// checkNotEmpty refuses an empty value, as from a variable that is not set: the command would otherwise use another
+// store, key or condition than the user wants. --context= is no context.
 func checkNotEmpty(cmd *cobra.Command, f *pflag.Flag) error {
 	isEmpty := f.Value.String() == ""
 	if several, ok := f.Value.(pflag.SliceValue); ok {
@@ -133,7 +133,7 @@ func checkExclusive(cmd *cobra.Command, f *pflag.Flag) error {
 	return nil
 }
 
-// given says what a flag was set to.
+// given returns the text of a flag on the command line.
 func given(f *pflag.Flag) string {
 	if f.NoOptDefVal != "" {
 		return "--" + f.Name + " is set"

@@ -20,8 +20,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// The command backup. A copy counts as a backup only after it was opened and checked, because on the day of need,
-// there may be nothing left to compare the copy with.
+// The command backup. A copy counts as a backup only after an opening and a check, because on the day of need, there
+// may be nothing left to compare the copy with.
 
 // backupOptions are the flags of backup.
 type backupOptions struct {
@@ -37,27 +37,28 @@ func backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "backup DIR|ADDRESS TO",
 		GroupID: groupStore,
-		Short:   "Copy a store, also while it is served",
-		Long: `The copy is the store as it is at one moment. It has every write that was acknowledged before the command. Readers and
-writers go on meanwhile.
+		Short:   "Copy a store, also while changefeed serve has it open",
+		Long: `The copy is the store at a single moment, with every write that was acknowledged before the command.
+Readers and writers go on meanwhile.
 
-TO is a directory that must not exist. The copy is written as TO.partial, gets its name when it is whole and on the
-disk, and is then checked. If the backup fails or is interrupted, nothing is left. Exception: a copy in which the check
+TO is a directory that must not exist. The copy is written as TO.partial, renamed to TO when the whole copy is on the
+disk, and then checked. If the backup fails or is interrupted, nothing is left. Exception: a copy in which the check
 finds violations is kept, because the store has the same violations.
 
-The copy is a store like any other. To restore it, serve it, or copy it back. The certificate in DIR/tls is not in it.
+The copy is a store like any other. To restore it, serve it, or copy it back. The copy does not contain the certificate
+in DIR/tls.
 
 A restore rewinds only leases that are stored in the copy. Leases elsewhere are then ahead of the store: changefeed leases
-shows them, and run reports them. Delete the leases of such a unit, and it begins anew.
+shows them, and run reports them. Delete the leases of such a unit: the unit then begins anew.
 
 DIR is the directory of a store that no process has open. ADDRESS is that of a store that changefeed serve has open,
-such as http://127.0.0.1:8081; it needs the read-write key.`,
+such as http://127.0.0.1:8081; that needs the read-write key.`,
 		Example: `  changefeed backup http://127.0.0.1:8081 backups/monday
   changefeed backup data backups/monday --no-check`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.backupStore(cmd, args[0], args[1]) },
 	}
 	accountFlags(cmd, &o.account)
-	cmd.Flags().BoolVar(&o.skip, "no-check", false, "do not check the copy, which reads all of it")
+	cmd.Flags().BoolVar(&o.skip, "no-check", false, "skip the check, which reads the whole copy")
 	o.report = output(cmd)
 	return cmd
 }

@@ -68,7 +68,7 @@ seconds. Other benchmarks are run as a whole by both builds in turns, which take
 		"binary `file` of another build; without NAME, its servers")
 	cmd.Flags().DurationVar(&o.load, "load", 0,
 		"how long serve_memory has requests of all kinds at once")
-	cmd.Flags().StringVar(&o.program, "program", "", "`command` of a program for trigger_*, in place of one in Go")
+	cmd.Flags().StringVar(&o.program, "program", "", "`command` of a program for trigger_*, in place of the Go program")
 	o.report = outputRows(cmd, bench.FigureKind)
 	return cmd
 }

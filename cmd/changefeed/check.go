@@ -32,14 +32,14 @@ func checkCommand() *cobra.Command {
 		Use:     "check DIR|ADDRESS",
 		GroupID: groupStore,
 		Short:   "Check every invariant of a store",
-		Long: `Each document must have its version in the feed, and each version its document. Indexes, counts, times and ranges must
-agree. The check reads everything in one state of the store, and blocks no reader and no writer. While it runs on a
+		Long: `Each document must have a version in the feed, and each version a document. Indexes, counts, times and
+ranges must agree. The check reads a snapshot of the store, and blocks no reader and no writer. During the check of a
 served store, the space of deleted documents is not freed.
 
-Each violation is a line, 20 at most. If there is one, the exit code is 5.
+Each violation is a line, 20 at most. If there is any, the exit code is 5.
 
 DIR is the directory of a store that no process has open. ADDRESS is that of a store that changefeed serve has open,
-such as http://127.0.0.1:8081; it needs the read-write key.`,
+such as http://127.0.0.1:8081; that needs the read-write key.`,
 		Example: `  changefeed check data
   changefeed check http://127.0.0.1:8081 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +62,7 @@ type checked struct {
 	Documents  *int64               `json:"documents" about:"documents in the store when the check began"`
 	Records    int64                `json:"records" about:"records that were checked: several for a document"`
 	Violations []docstore.Violation `json:"violations" about:"at most 20"`
-	Error      report.Known         `json:"error" about:"why the check could not be done; null if it was done"`
+	Error      report.Known         `json:"error" about:"why the check could not be done; null after a check"`
 }
 
 // ReportedAs implements [report.Value].

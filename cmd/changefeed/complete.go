@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 )
 
-// Completion in shells. The usage line of a command and the placeholders of its flags say what a word is, so a command
-// needs no code of its own: ADDRESS, DIR, FILE and ID are completed wherever they stand.
+// Completion in shells. The usage line of a command and the placeholders of the flags describe each word, so a command
+// needs no special code: ADDRESS, DIR, FILE and ID are completed wherever they stand.
 
 // A completer completes a word of a command line.
 type completer struct {
@@ -76,7 +76,7 @@ func (c completer) completeArgument() found {
 	return c.completeNamed(strings.Trim(names[at], "[]."))
 }
 
-// completeNamed completes a word of which the usage line or a flag says what it is.
+// completeNamed completes a word by its name in the usage line or in a flag.
 func (c completer) completeNamed(what string) found {
 	switch what {
 	case "FILE", "FILE|-", "FILE|URL", "COMMAND", "COMMAND|URL", "ARG":
@@ -149,7 +149,7 @@ func (c completer) keepUnfinished(before string, names []string) found {
 func (c completer) keepMatching(before string, names []string) found {
 	all := noNames
 	for _, name := range names {
-		// A shell writes the names to the terminal. One with a line break would be two.
+		// A shell writes the names to the terminal. A name with a line break would become two names.
 		shown := terminal.Harmless(name) == name && !strings.Contains(name, "\n")
 		if name = before + name; shown && strings.HasPrefix(name, c.word) {
 			all.names = append(all.names, name)

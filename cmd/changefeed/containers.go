@@ -39,8 +39,8 @@ func containersCommand() *cobra.Command {
 		Short:   "List databases and containers",
 		Long: `The containers of a store, of changefeed serve or of an account, with their partition keys, physical partitions,
 documents, time to live, retention of all versions, and throughput. An address with a database lists that database, an
-address with a container that container, and no address the store or account of the context. A dash is what the account
-does not tell, or what the container does not have.`,
+address with a container that container, and no address the store or account of the context. A dash means that the
+account does not tell the value, or that the container has none.`,
 		Example: `  changefeed containers data
   changefeed containers http://127.0.0.1:8081
   changefeed containers cosmos:shop -o csv --fields name,documents`,
@@ -117,8 +117,8 @@ func createCommand() *cobra.Command {
 		Use:     "create [ADDRESS] --pk PATH",
 		GroupID: groupData,
 		Short:   "Create a container",
-		Long: `The container is created together with its database and, in a directory, its store. If the container exists, this
-is an error unless you set --if-missing; then it must be as the flags say.`,
+		Long: `A missing database and, in a directory, a missing store are created too. If the container exists, this is
+an error unless you set --if-missing; then the container must agree with the flags.`,
 		Example: `  changefeed create cosmos:shop/orders --pk /city
   changefeed create --db data --container orders --pk /tenant,/user --ttl 24h
   changefeed create cosmos:shop/orders --pk /city --ru 1000 --if-missing`,
@@ -199,9 +199,9 @@ func dropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "drop [ADDRESS]",
 		GroupID: groupData,
-		Short:   "Delete a container with its documents",
-		Long: `The container is deleted with its documents and its change feed. On a terminal, drop asks for the name of the
-container first; elsewhere --yes is required.`,
+		Short:   "Delete a container with all documents",
+		Long: `The container is deleted with all documents and the change feed. On a terminal, drop asks for the name of
+the container first; elsewhere --yes is required.`,
 		Example: `  changefeed drop cosmos:shop/orders --dry-run
   changefeed drop --db data --container orders --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {

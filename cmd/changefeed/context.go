@@ -20,17 +20,15 @@ func contextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "context",
 		GroupID: groupTools,
-		Short:   "Name accounts and stores, and choose one of them",
-		Long: `A context names an account or a store in a directory, with its key, its
-certificate and a default database. With a context, an ADDRESS may be DATABASE/container
-or, in the default database, container.
+		Short:   "Name accounts and stores, and choose among them",
+		Long: `A context names an account or a store in a directory, with a key, a certificate and a default database.
+With a context, an ADDRESS may be DATABASE/container or, in the default database, container.
 
-A command uses the context of --context, or else of $CHANGEFEED_CONTEXT, or else the current
-one, which changefeed context use sets. --context= uses none. Flags such as --endpoint come
-before a context. A context that you name comes before $COSMOS_ENDPOINT and
-$COSMOS_CONNECTION_STRING. The current one comes after them: while one of them is set, it is
-not used. The key of a context is sent only to the endpoint of the context, and $COSMOS_KEY
-without an endpoint of its own is not sent there.
+A command uses the context of --context, or else of $CHANGEFEED_CONTEXT, or else the current context, which changefeed
+context use sets. --context= uses none. Flags such as --endpoint come before a context. A context that you name comes
+before $COSMOS_ENDPOINT and $COSMOS_CONNECTION_STRING. The current context comes after them, and is used only while both
+are unset. The key of a context is sent only to the endpoint of the context, and $COSMOS_KEY without $COSMOS_ENDPOINT is
+not sent there.
 
 Contexts are in changefeed/config.json in your directory of settings, or in the file of
 $CHANGEFEED_CONFIG. The file says where a key is, and has the key itself only with
@@ -52,7 +50,7 @@ An argument that may be a FILE, as of dlq, is no name: use --container NAME ther
 // removedContext is the result of context rm.
 type removedContext struct {
 	Name    string `json:"name" about:"of the context"`
-	Current bool   `json:"was_current" about:"the context was the current one, so there is no current context now"`
+	Current bool   `json:"was_current" about:"the context was current, so there is no current context now"`
 }
 
 // ReportedAs implements [report.Value].
@@ -83,11 +81,10 @@ func contextAddCommand() *cobra.Command {
 		Long: `The context is of an account or of a store in a directory. Nothing is opened, so neither
 has to exist yet.
 
-The key of an account is that of a variable, of a file, or what a program writes, each time
-that a command needs the key. The program is run without a shell, has 30 s, and writes the
-key alone, in one line. Without a key in the context, and without --account-key, the key is
-that of $CHANGEFEED_KEY, or the identity is that of the machine in Microsoft Entra ID; on a
-loopback address it is the emulator's well-known key. $COSMOS_KEY is not for a context.`,
+The key of an account comes from a variable, a file, or the output of a program, each time that a command needs the key.
+The program is run without a shell, has 30 s, and writes the key alone, in a single line. Without a key in the context,
+and without --account-key, the key is that of $CHANGEFEED_KEY, or the identity is that of the machine in Microsoft Entra
+ID; on a loopback address the emulator's well-known key is used. $COSMOS_KEY is not for a context.`,
 		Example: `  changefeed context add shop --endpoint https://shop.documents.azure.com \
     --key-command 'pass show shop'
   changefeed context add local --db data --use`,
@@ -101,20 +98,20 @@ loopback address it is the emulator's well-known key. $COSMOS_KEY is not for a c
 	f.StringVar(&o.Directory, "db", "", "`directory` of the store")
 	f.StringVar(&o.Key.Variable, "key-env", "", "the key is in this environment `VARIABLE`")
 	f.StringVar(&o.Key.File, "key-file", "", "the key is in this `file`")
-	f.StringVar(&o.KeyCommand, "key-command", "", "the key is what this `COMMAND` writes; quotes keep blanks together")
+	f.StringVar(&o.KeyCommand, "key-command", "", "the key is the output of this `COMMAND`; quotes keep blanks together")
 	f.StringVar(&o.Key.Secret, "account-key", "", "the `key` itself, with --store-secret")
 	f.BoolVar(&o.StoreSecret, "store-secret", false,
 		"store the key of --account-key as plain text in the file of contexts")
-	f.StringVar(&o.CA, "ca", "", "`file` with the certificate of a server that made its own")
-	f.StringVar(&o.Database, "database", "", "`name` of the database of containers that are named without one")
-	f.BoolVar(&o.use, "use", false, "make the context the current one")
+	f.StringVar(&o.CA, "ca", "", "`file` with the certificate that a server made itself")
+	f.StringVar(&o.Database, "database", "", "`name` of the database of containers that are named without a database")
+	f.BoolVar(&o.use, "use", false, "make the context current")
 	o.report = output(cmd)
 	return cmd
 }
 
 // add adds the context.
 func (o *addOptions) add(cmd *cobra.Command) error {
-	// Without its key, as of a variable that is not set, the context would be another one than its user wants.
+	// Without the key, as from a variable that is not set, the context would differ from the user's intention.
 	for _, name := range []string{"key-env", "key-file", "key-command", "account-key"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return usage.Flag(name, "empty", "a value, or leave --"+name+" out")
@@ -137,7 +134,7 @@ func contextUseCommand() *cobra.Command {
 	var out *report.Report
 	cmd := &cobra.Command{
 		Use:               "use NAME",
-		Short:             "Make a context the current one",
+		Short:             "Make a context current",
 		Long:              `Commands use the current context if you name no other.`,
 		Example:           `  changefeed context use shop`,
 		ValidArgsFunction: completeContexts,
@@ -245,9 +242,9 @@ func contextShowCommand() *cobra.Command {
 	var out *report.Report
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
-		Short: "Show a context, or the one in use",
-		Long: `Without NAME it is the context of --context, $CHANGEFEED_CONTEXT or changefeed context use. The
-key is never shown.`,
+		Short: "Show a context, by default the context in use",
+		Long: `Without NAME the command shows the context of --context, $CHANGEFEED_CONTEXT or changefeed context use.
+The key is never shown.`,
 		Example:           `  changefeed context show`,
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,13 +30,13 @@ type pairOptions struct {
 func (p *pairOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	p.ttl = choice{migration.Remaining, []string{migration.Remaining, migration.Exact}}
-	f.Var(&p.ttl, "ttl", "ttl of documents in the target: the rest of their life, or as it is in the source")
+	f.Var(&p.ttl, "ttl", "ttl of documents in the target: the rest of their life, or the ttl in the source")
 	f.StringVar(&p.DeletedWhen, "deleted-when", "",
 		"a document is deleted if this `property` is there, and neither false nor null")
 	f.IntVar(&p.Writers, "writers", 256, "requests at the same time")
 	f.StringVar(&p.context, "target-context", "", "`name` of the context of the target's account")
-	f.StringVar(&p.key, "target-account-key", "", "`key` of the target's account, if it is another one")
-	f.StringVar(&p.text, "target-connection-string", "", "endpoint and key of the target's account in one `text`")
+	f.StringVar(&p.key, "target-account-key", "", "`key` of the target's account, if different")
+	f.StringVar(&p.text, "target-connection-string", "", "`text` with endpoint and key of the target's account")
 	accountFlags(cmd, &p.SourceAccount)
 }
 
@@ -83,17 +83,17 @@ func copyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "copy SOURCE TARGET [flags] [-- COMMAND [ARG...]]",
 		GroupID: groupData,
-		Short:   "Copy a container into another one, and follow it until the cut-over",
+		Short:   "Copy a container into another, and follow the source until the cut-over",
 		Long: `First all items are copied, then their changes, while both containers are in use. The target may have another
 partition key, and be in another account or store. After an interruption, the same command goes on. Several processes
-with the same command share the work. A newer item of the target is never replaced by an older one of the source.
+with the same command share the work. An item of the source never replaces a newer item of the target.
 
 Deletes and expiries are followed if the source retains all versions and deletes. Otherwise only soft deletes are seen,
-with --deleted-when. compare finds what is left over.
+with --deleted-when. compare finds the surplus documents.
 
-If there is a COMMAND, it is started for up to 1,000 documents. It reads a document a line, and writes a line for each:
-the document for the target, an array of documents, or null for none. An item that can never be copied goes to
---dead-letters; without, the copy ends with its name. docs/recipes/copy.md describes all of it.`,
+A COMMAND is started for up to 1,000 documents. The program reads a document a line, and writes a line for each: the
+document for the target, an array of documents, or null for none. An item that can never be copied goes to
+--dead-letters; without, the copy ends with an error that names the item. docs/recipes/copy.md has the details.`,
 		Example: `  changefeed copy docstore:data#orders docstore:data#views --create /customer
   changefeed copy cosmos:shop/orders cosmos:shop/orders2 --until-caught-up
   changefeed copy http://127.0.0.1:8081/shop/orders docstore:new#orders \
@@ -111,15 +111,15 @@ the document for the target, an array of documents, or null for none. An item th
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Create, "create", nil, "make the target if it is missing, with this partition key `path`")
+	f.StringSliceVar(&o.Create, "create", nil, "make a missing target, with this partition key `path`")
 	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container, which is made (default leases beside TARGET)")
 	f.StringVar(&o.Name, "name", "", "`name` of the unit (default copy, with the names of both containers)")
-	f.StringVar(&o.Letters, "dead-letters", "", "park what can never be copied in the container of this `address or file`")
+	f.StringVar(&o.Letters, "dead-letters", "", "park items that can never be copied in the container of this `address or file`")
 	f.StringVar(&o.Instance, "instance", "", "`name` of this instance (default host and process)")
 	f.DurationVar(&o.Expiration, "expiration", time.Minute, "silence after which other instances take leases")
 	f.DurationVar(&o.Steady, "steady", 10*time.Second, "how long the lag must be 0 before the cut-over")
 	f.BoolVar(&o.UntilCaughtUp, "until-caught-up", false, "end when the lag has been 0 for --steady")
-	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only show the plan")
 	p.register(cmd)
 	o.Report = output(cmd)
 	return cmd

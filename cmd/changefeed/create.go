@@ -36,12 +36,12 @@ func (c *containerFlags) register(cmd *cobra.Command) {
 		"`path` of the partition key of a new container; up to three for a hierarchical key")
 	f.IntVar(&c.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
 	f.Var(&c.ttl, "ttl",
-		"time to live in a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
+		"time to live in a new container, such as 3600 or 1h; with -1 only documents with a ttl expire")
 	f.DurationVar(&c.retention, "retention", 0,
 		"how long a new container keeps all versions and deletes")
 }
 
-// check refuses what no container can have.
+// check refuses impossible settings of a container.
 func (c *containerFlags) check() error {
 	for _, path := range c.pk {
 		if !strings.HasPrefix(path, "/") {

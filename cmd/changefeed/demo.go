@@ -36,16 +36,16 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "demo",
 		GroupID: groupTools,
-		Short:   "Watch a fleet of processors at work, and judge it",
+		Short:   "Watch a fleet of processors at work, and check the deliveries",
 		Long: `The demo has a store with a container of orders in 4 ranges, some writers, and three instances of a processor that
 share the ranges. On the way a fourth instance joins, an instance is killed, and a range is split.
 
-At the end the demo compares each acknowledged write with what the handlers got. Every insert must have arrived, and
-the last version of every document, and never an older version after a newer one. If not, the exit code is 1.
+At the end the demo compares each acknowledged write with the deliveries. Every insert must have arrived, and the last
+version of every document, and never an older version after a newer version. If not, the exit code is 1.
 
 The lease times are short, so that all this takes 20 seconds: an instance that is silent for 2 seconds counts as dead.
-Latencies leave out the changes that waited for the takeover, whose time is a figure of its own. Ctrl-C ends the demo
-early, with the same judgement.`,
+Latencies leave out the changes that waited for the takeover, which has a separate figure. Ctrl-C ends the demo early,
+with the same judgement.`,
 		Example: `  changefeed demo
   changefeed demo --for 1m --db data
   changefeed demo --for 5m --ui 127.0.0.1:8090
@@ -53,7 +53,7 @@ early, with the same judgement.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "db", "", "`directory` of the store, which is kept (default a temporary one)")
+	f.StringVar(&o.dir, "db", "", "`directory` of the store, which is kept (default a temporary directory)")
 	f.DurationVar(&o.length, "for", 20*time.Second, "how long to write")
 	o.ui.register(cmd)
 	o.report = output(cmd)

@@ -43,8 +43,8 @@ that the feed could go on.`,
 const dlqHelp = `
 
 An ID is the LSN of the change and a hash of its item, such as 4711.df8cf802. Tables show 8 digits of the hash or more.
-Any beginning that means one letter will do, with 4 digits of the hash at least. In units that read all versions and
-deletes an ID is the LSN and the place of the change, such as 4711.0.
+Any beginning that only a single letter has will do, with 4 digits of the hash at least. In units that read all versions
+and deletes an ID is the LSN and the place of the change, such as 4711.0.
 
 A container has the letters of all instances. A FILE has the letters of the processor on this host alone.`
 
@@ -77,8 +77,8 @@ func (o *letterOptions) leasesFlag(cmd *cobra.Command) {
 		"`address` of the lease container, which knows a unit without letters (default leases, beside the letters)")
 }
 
-// parse reads the arguments: a file, or the address of a container, and ids. Where flags name the container all of them
-// are ids, also one that looks like an address.
+// parse reads the arguments: a file, or the address of a container, and ids. If flags name the container, all arguments
+// are ids, also an argument that looks like an address.
 func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Place, err error) {
 	o.query.Key = o.key.Value
 	if strings.TrimSpace(o.query.Name) == "" {
@@ -148,10 +148,10 @@ ID name the letter.
 
 The disposition says why a change was parked:
 
-  failed       its handler failed too often, or for too long
-  poison       its handler said that trying again cannot help
-  undecodable  it is not what the handler decodes
-  crashed      the process ended too often while its handler had it
+  failed       the handler failed too often, or for too long
+  poison       the handler said that trying again cannot help
+  undecodable  the handler cannot decode the change
+  crashed      the process ended too often during the handler call for the change
   held         an earlier change of its key is parked, and the unit holds such keys` + dlqHelp,
 		Example: `  changefeed dlq list cosmos:shop/letters --name mailer
   changefeed dlq list mailer.ndjson --name mailer --key London
@@ -177,7 +177,7 @@ func dlqShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "Show dead letters whole, with their documents",
-		Long: `All that is known of each letter: why the change was parked, and the document as it was in the feed. Without an ID, all
+		Long: `All facts about each letter: why the change was parked, and the document of the feed. Without an ID, all
 letters are shown. With -o json each object has the form in which letters are kept.` + dlqHelp,
 		Example: `  changefeed dlq show cosmos:shop/letters --name mailer 4711.df8cf802
   changefeed dlq show mailer.ndjson --name mailer -o json | jq .document`,
@@ -208,11 +208,11 @@ func dlqDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "Remove dead letters, with their documents",
-		Long: `Afterwards nothing remembers that these changes were not handled. If one of the named letters does not exist, none is
-removed. A key that is held stays held, and its next changes are parked too, until dlq release --key. The drop is a line
-in the history of the unit (leases history), if its leases are found.
+		Long: `Afterwards nothing remembers that these changes were not handled. If any of the named letters does not
+exist, none is removed. A key that is held stays held, and further changes of the key are parked too, until dlq release
+--key. The history of the unit records the drop (leases history), if the leases are found.
 
-A file cannot be changed while a processor has it open. On a terminal, drop asks first; elsewhere --yes is required.` + dlqHelp,
+A file cannot be changed while open in a processor. On a terminal, drop asks first; elsewhere --yes is required.` + dlqHelp,
 		Example: `  changefeed dlq drop cosmos:shop/letters --name mailer 4711.df8cf802
   changefeed dlq drop mailer.ndjson --name mailer --key London --all --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.dropLetters(cmd, args) },

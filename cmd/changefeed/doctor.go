@@ -30,10 +30,10 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "doctor [ADDRESS|DIR]",
 		GroupID: groupTools,
-		Short:   "Find out what is wrong with an account, a store or its units",
-		Long: `A line for each check: ok, warn or FAIL, the name of the check, what was found and, unless it is ok, what to do
-next. What is not known is a warning. A check that fails keeps no other from running. If a check fails, the exit code is 1;
-warnings do not change it. Nothing is changed.
+		Short:   "Find problems of an account, a store or units",
+		Long: `A line for each check: ok, warn or FAIL, the name of the check, the finding and, after warn and FAIL, the
+next step. An unknown answer is a warning. A check that fails keeps no other from running. If a check fails, the exit
+code is 1; warnings do not change it. Nothing is changed.
 
 An account or a server: the account and the key that are used, and where they come from; encryption; the name of the host;
 the connection; the certificate; whether the key reads and writes (asked with a write that is refused in any case); the clock
@@ -41,10 +41,10 @@ of this machine; the latency; containers; throughput; and, of a small store that
 
 A directory: the disk; whether the store opens; containers; all invariants of a small store.
 
-Units: the containers with the partition key /id whose documents are leases, and leases by name. For each unit its leases
-(holes, overlaps, outages, expired or foreign owners, pauses), instances and their clocks, lag, held keys and, if the database
-has a container of dead letters, those. The address of a container narrows this to the units of that lease container, or to
-the units that read that container.`,
+Units: the containers with the partition key /id whose documents are leases, and leases by name. For each unit the
+leases (holes, overlaps, outages, expired or foreign owners, pauses), instances and their clocks, lag, held keys and, if
+the database has a container of dead letters, those. The address of a container narrows this to the units of that lease
+container, or to the units that read that container.`,
 		Example: `  changefeed doctor http://127.0.0.1:8081
   changefeed doctor data
   changefeed doctor cosmos:shop/leases -o json | jq 'select(.verdict == "fail")'`,

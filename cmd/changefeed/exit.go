@@ -38,13 +38,13 @@ var exitCodes = []struct {
 	name    string // in the errors of -o json
 	meaning string
 }{
-	{exitDone, "done", "The work is done. A command that runs until you end it, such as run, tail or serve, has ended in order."},
-	{exitFailed, "failed", "The work has failed, or a part of it was left out, or a check of doctor has failed. A retry may help."},
+	{exitDone, "done", "The work is done. A command that runs until Ctrl-C, such as run, tail or serve, has ended in order."},
+	{exitFailed, "failed", "The work has failed, or a part was left out, or a check of doctor has failed. A retry may help."},
 	{exitUsage, "usage", "The command was called wrongly, and nothing was done. Correct the command line."},
 	{exitMissing, "missing", "Something that you name does not exist: a store, database, container, document, unit, partition, letter, context, program or file."},
 	{exitRefused, "refused", "An account or a server cannot be reached or refuses your key, or another process has the store open."},
 	{exitFound, "found", "The work is done, and has found something: violations in a store, a fault of --fail-on, or a case that a program fails."},
-	{exitInterrupted, "interrupted", "You have interrupted the work before its end."},
+	{exitInterrupted, "interrupted", "You have interrupted the work."},
 }
 
 // exitCodesTopic is changefeed help exit-codes.
@@ -55,8 +55,8 @@ func exitCodesTopic() *cobra.Command {
 		fmt.Fprintf(&text, "  %3d %-11s  %s\n", c.code, c.name, c.meaning)
 	}
 	text.WriteString("\nIf the reader of the output ends first, as in changefeed tail … | head, the code is 0. A command " +
-		"that changes something,\nsuch as put, then does its work and ends with 1.")
-	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
+		"that changes something,\nsuch as put, then completes the change and ends with 1.")
+	return &cobra.Command{Use: "exit-codes", Short: "Meaning of the exit codes", Long: text.String()}
 }
 
 // codeName returns the name of an exit code.
@@ -80,7 +80,7 @@ var printing = []string{
 	"changefeed query", "changefeed ranges", "changefeed tail", "changefeed validate", "changefeed version",
 }
 
-// isUnread reports whether a command that only prints has ended because its output has no reader any more. A connection
+// isUnread reports whether a command that only prints has ended because nobody reads the output any more. A connection
 // to an account may break with the same error.
 func isUnread(cmd *cobra.Command, err error) bool {
 	_, network := errors.AsType[*net.OpError](err)

@@ -16,10 +16,11 @@ func leasesExplainCommand() *cobra.Command {
 	var o steerOptions
 	cmd := &cobra.Command{
 		Use:   "explain [ADDRESS] --name NAME",
-		Short: "Say in sentences how the leases of a unit are, and what to do next",
-		Long: `For each lease, or for one: who owns it and until when, its position and what comes after it, who has paused or reset
-it and why, the parts of a split that are missing, keys that are held or set aside, since when changes fail, and overlaps
-and holes beside it. Each explanation ends with what to do next. The times are UTC, by the clock of the store.`,
+		Short: "Explain the leases of a unit in sentences, with the next steps",
+		Long: `For each lease, or for the lease of --lease: the owner and until when, the position and the changes after
+the position, who has paused or reset the lease and why, the missing parts of a split, keys that are held or set aside,
+since when changes fail, and overlaps and holes beside the range. Each explanation ends with the next steps. The times
+are UTC, by the clock of the store.`,
 		Example: `  changefeed leases explain --db data --name mailer
   changefeed leases explain cosmos:shop/leases --name mailer --lease 05C1-0BF3`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -40,23 +40,23 @@ func exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "export [ADDRESS]",
 		GroupID: groupData,
-		Short:   "Write the documents of a container, one a line",
-		Long: `Each line is a JSON document as it was given, without what the store adds (_rid, _self, _etag, _attachments, _ts),
-unless you set --system. The documents of one partition key come in the order of their last writes, so that import
-makes the same container of them. The output is JSON with any -o.
+		Short:   "Write the documents of a container, a line each",
+		Long: `Each line is a JSON document as you wrote it, without the properties that the store adds (_rid, _self,
+_etag, _attachments, _ts), unless you set --system. The documents of one partition key come in the order of their last
+writes, so that import makes the same container. The output is JSON with any -o.
 
-With --to the documents are written into a file. If such an export was interrupted, start it again with the same
-file, container and selection: it goes on where it stopped. A document that was written since may be in the file twice,
-as it was and as it is. Until the export is done, FILE.mark says how far it has come. If the mark is damaged, or is
-ahead of a container that was restored from a backup, the export is refused, and --restart begins anew. Into standard
-output an export always begins anew.
+With --to the documents are written into a file. If such an export was interrupted, start the command again with the
+same file, container and selection: the export goes on where the first stopped. A document that was written since may be
+in the file twice, in the old and the new version. Until the end of the export, FILE.mark records the progress. If the
+mark is damaged, or is ahead of a container that was restored from a backup, the export is refused, and --restart begins
+anew. Into standard output an export always begins anew.
 
-With --salvage the store may be damaged, and the directory is not changed. What can still be read is written. What
-cannot be read is listed on standard error, by file and by document. Without --container the documents of all
-containers are written, each as {"container":NAME,"document":{…}}. With --container nothing is said of others, except
-for files that may have had documents of this container. If a lost file may have had a later version of a document, or
-its deletion, the document is listed as doubtful. After the loss of a log or of the manifest any document may be, and
-they are not listed. If something may be missing or old, the exit code is 1.`,
+With --salvage the store may be damaged, and the directory is not changed. All readable documents are written. Losses
+are listed on standard error, by file and by document. Without --container the documents of all containers are written,
+each as {"container":NAME,"document":{…}}. With --container nothing is said of others, except for files that may have
+had documents of this container. If a lost file may have had a later version of a document, or the deletion, the
+document is listed as doubtful. After the loss of a log or of the manifest any document may be, and they are not listed.
+If something may be missing or old, the exit code is 1.`,
 		Example: `  changefeed export --db data --container restaurants > restaurants.ndjson
   changefeed export --db data --container restaurants --key CF24 | jq .name
   changefeed export docstore:data#orders --key '["tenant 1", 5]' --system
@@ -85,7 +85,7 @@ they are not listed. If something may be missing or old, the exit code is 1.`,
 	o.report = output(cmd) // for callers that pass -o to every command, and for the list of losses
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	cmd.Flags().BoolVar(&o.wrecked, "salvage", false,
-		"write what can be read of a damaged store, and list what cannot")
+		"write the readable documents of a damaged store, and list the losses")
 	cmd.Flags().StringVar(&o.to, "to", "", "`file` to write into, from where an interrupted export has stopped")
 	cmd.Flags().BoolVar(&o.restart, "restart", false, "overwrite the file of --to, and begin anew")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
@@ -156,8 +156,8 @@ func (o *exportOptions) showProgress(what string, total int64, chosen unload.Opt
 	}, f)
 }
 
-// unfinished says what remains undone after an error, and how to go on. kept is the number of documents of a file that
-// do not come again: of other documents, what is in the file may be cut.
+// unfinished describes the rest of the work after an error, and how to go on. kept is the number of documents of a file
+// that do not come again: other documents in the file may be cut.
 func (o *exportOptions) unfinished(ctx context.Context, chosen unload.Options, kept int64, err error) error {
 	goesOn := fmt.Sprintf("%s are safe in %s, and the same command goes on after them", terminal.Count(kept, "document"),
 		o.to)

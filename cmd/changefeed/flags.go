@@ -118,7 +118,7 @@ func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags.StringVar(&f.Key, "account-key", "",
 		"`key` of the account (default $"+place.KeyVariable+")")
 	flags.StringVar(&f.Connection, "connection-string", "",
-		"endpoint and key in one `text` (default $"+place.ConnectionVariable+")")
+		"`text` with endpoint and key (default $"+place.ConnectionVariable+")")
 	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate that a server made itself")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return chooseContext(cmd, f) }
 }
@@ -133,7 +133,7 @@ const (
 func globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.BoolP("quiet", "q", false, "write results, warnings and errors only, and no progress")
-	flags.CountP(verboseFlag, "v", "name the account and its key; log leases, -vv also batches")
+	flags.CountP(verboseFlag, "v", "log the account, the key's origin, leases; -vv batches")
 	flags.String(contextFlag, "",
 		"`name` of the context whose account or store is used (default $"+contexts.ContextVariable+")")
 	_ = root.RegisterFlagCompletionFunc(contextFlag, completeContexts) // fails only for an unknown flag
@@ -152,7 +152,7 @@ func chooseContext(cmd *cobra.Command, f *place.Settings) error {
 	if missing, ok := errors.AsType[usage.Missing](err); ok {
 		return missing
 	}
-	return nil // the command says what is wrong with the file if it needs the context
+	return nil // the command reports a damaged file if it needs the context
 }
 
 // choiceOf returns the choice of --context and the environment.
@@ -177,7 +177,7 @@ type selection struct {
 
 // register adds the flags to a command.
 func (s *selection) register(cmd *cobra.Command) {
-	cmd.Flags().Var(&s.key, "key", `only one partition key: text, or JSON such as [5] or ["a","b"]`)
+	cmd.Flags().Var(&s.key, "key", `only this partition key: text, or JSON such as [5] or ["a","b"]`)
 	cmd.Flags().Var(&s.rng, "range", "only effective partition keys min-max in hex, such as 05C1-0BF3")
 }
 
@@ -191,5 +191,5 @@ func (s *selection) blame(err error) error {
 
 // metaFlag adds the flag for the form in which a change is written on a line.
 func metaFlag(cmd *cobra.Command, form *changeline.Form) {
-	cmd.Flags().BoolVar(&form.Meta, "meta", false, "write each change with its metadata")
+	cmd.Flags().BoolVar(&form.Meta, "meta", false, "add metadata to each change")
 }

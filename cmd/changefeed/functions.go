@@ -46,12 +46,13 @@ func (o *functionsOptions) command() *cobra.Command {
 		Use:     "functions DIR [flags]",
 		GroupID: groupFeed,
 		Short:   "Run the Cosmos DB triggers of an Azure Functions app",
-		Long: `DIR is an Azure Functions app with a custom handler: it has host.json, and a directory with function.json for each
-function. Each function with a cosmosDBTrigger runs as a processor, on the leases that it has in Azure, and all share one
-program, the custom handler. Settings of the app are environment variables, as in Azure; local.settings.json adds to them.
-Each setting is obeyed or refused. docs/functions.md has the list, and the differences.
+		Long: `DIR is an Azure Functions app with a custom handler: DIR has host.json, and a directory with
+function.json for each function. Each function with a cosmosDBTrigger runs as a processor, on the leases that the
+function has in Azure, and all share a single program, the custom handler. Settings of the app are environment
+variables, as in Azure; local.settings.json adds to them. Each setting is obeyed or refused. docs/functions.md has the
+list, and the differences.
 
-Functions with other triggers do not run. If a batch fails, it comes again; with --dead-letters, a change that has failed
+Functions with other triggers do not run. A failed batch comes again; with --dead-letters, a change that has failed
 maxRetryCount + 1 times (or --max-attempts) is parked. A single function that cannot run ends all.`,
 		Example: `  changefeed functions . --check
   changefeed functions /srv/app --function Copies \
@@ -61,7 +62,7 @@ maxRetryCount + 1 times (or --max-attempts) is parked. A single function that ca
 	f := cmd.Flags()
 	o.registerShared(cmd)
 	f.StringArrayVar(&o.only, "function", nil, "`name` of a function to run; may be repeated (default all)")
-	f.BoolVar(&o.check, "check", false, "show what would run, and run nothing")
+	f.BoolVar(&o.check, "check", false, "show the plan, and run nothing")
 	f.DurationVar(&o.grace, "grace", function.DefaultGrace, "SIGTERM to SIGKILL; less than --drain")
 	return cmd
 }
@@ -93,7 +94,7 @@ func (o *functionsOptions) run(cmd *cobra.Command, dir string) error {
 // readApp checks the flags, and reads an app.
 func (o *functionsOptions) readApp(dir string) (*function.App, error) {
 	switch {
-	case dir == "": // as by a variable that is empty: it would be the working directory
+	case dir == "": // as from an empty variable: this would mean the working directory
 		return nil, usage.Error{Err: errors.New("DIR is empty: want the directory of an Azure Functions app")}
 	case o.Options.Drain <= 0:
 		return nil, usage.Flag("drain", terminal.Exact(o.Options.Drain), "a positive duration")
@@ -109,7 +110,7 @@ func (o *functionsOptions) readApp(dir string) (*function.App, error) {
 	return app, err
 }
 
-// appSettings returns what the flags say of an app.
+// appSettings returns the settings of an app in the flags.
 func (o *functionsOptions) appSettings(cmd *cobra.Command) functions.Settings {
 	return functions.Settings{
 		Options: o.Options, Grace: o.grace, Letters: o.Letters, Create: o.Create, Once: o.Once, Account: o.Account,
@@ -138,13 +139,13 @@ func (o *functionsOptions) prepare(cmd *cobra.Command, args []string) (*prepared
 	return p, nil
 }
 
-// filesOf returns a text that is another one if the files of an app say anything else. Keys are not readable in it.
+// filesOf returns a text that changes with every change of the files of an app, without readable keys.
 func filesOf(app *function.App) string {
 	plans, _ := json.Marshal(functions.Plans(app)) // they always marshal
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(plans, "%q", app.Environ)))
 }
 
-// explainMistakes writes the mistakes of an app, each on a line of its own.
+// explainMistakes writes the mistakes of an app, a line each.
 func (o *functionsOptions) explainMistakes(dir string, err error) error {
 	mistakes := functions.Mistakes(err)
 	for _, mistake := range mistakes {
@@ -156,7 +157,7 @@ func (o *functionsOptions) explainMistakes(dir string, err error) error {
 	return usage.Error{Err: fmt.Errorf("%s: %d settings cannot be obeyed", dir, len(mistakes))}
 }
 
-// showPlans writes what would run.
+// showPlans writes the plans of an app's functions.
 func (o *functionsOptions) showPlans(plans []functions.Plan) error {
 	rows := o.report.Rows()
 	for _, p := range plans {

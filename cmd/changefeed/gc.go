@@ -16,23 +16,23 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 )
 
-// The command leases gc: what nobody needs among the leases of a unit. Package admin does the work within a unit;
-// cmd/changefeed/internal/unit finds what units of containers have left that do not exist any more.
+// The command leases gc removes leases and records that nobody needs. Package admin does the work within a unit;
+// cmd/changefeed/internal/unit finds the leftovers of units whose containers do not exist any more.
 
 // leasesGCCommand is the command leases gc.
 func leasesGCCommand() *cobra.Command {
 	var o steerOptions
 	cmd := &cobra.Command{
 		Use:   "gc [ADDRESS] --name NAME",
-		Short: "Remove what nobody needs among the leases of a unit",
-		Long: `Instances remove what they leave behind, if they have the right to delete. What is left is removed here: the presence of
-instances that have shown no life for ten minutes, requests whose time is over, leases that others have replaced, marks of
-a pause that is over (if no instance runs), and all documents of units of this name whose container does not exist any more,
-ten minutes after the last write to one of them; before, the command says when. A container of another account or database
-may exist, so its leases stay.
+		Short: "Remove leases and records of a unit that nobody needs",
+		Long: `Instances that have the right to delete remove their own leftovers. This command removes the others: the
+presence of instances that have shown no life for ten minutes, requests whose time is over, leases that others have
+replaced, marks of a pause that is over (if no instance runs), and all documents of units of this name whose container
+does not exist any more, ten minutes after the last write to any of them; before, the command says when. A container of
+another account or database may exist, so leases for such a container stay.
 
-Nothing is removed that a running instance may need, and nothing that was written since it was listed. On a terminal the
-command lists what it would remove, and asks; elsewhere --yes is required, or --dry-run to see the list.`,
+Nothing is removed that a running instance may need, and no document that was written since the listing. On a terminal
+the command lists the removals, and asks; elsewhere --yes is required, or --dry-run to see the list.`,
 		Example: `  changefeed leases gc --db data --name mailer --dry-run
   changefeed leases gc cosmos:shop/leases --name mailer --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.collect(cmd, args) },
@@ -44,7 +44,7 @@ command lists what it would remove, and asks; elsewhere --yes is required, or --
 	return cmd
 }
 
-// collect lists what can be removed, asks, and removes it.
+// collect lists the surplus records, asks, and removes them.
 func (o *steerOptions) collect(cmd *cobra.Command, args []string) error {
 	at, err := o.containerAddress(cmd, args)
 	if err != nil {
@@ -78,7 +78,7 @@ func (o *steerOptions) collect(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// findGarbage finds what can be removed.
+// findGarbage finds the surplus records.
 func (o *steerOptions) findGarbage(ctx context.Context, opener *place.Opener, at place.Address) (g unit.Garbage,
 	err error,
 ) {

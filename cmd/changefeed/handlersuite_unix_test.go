@@ -29,7 +29,7 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{batchSize: 5, ranges: 2}, run: handlesInOrder,
 		},
 		{
-			name: "fails", promises: "a failed batch comes again until it is handled, and the log says why",
+			name: "fails", promises: "a failed batch comes again until success, and the log says why",
 			run: repeatsWhatHasFailed,
 		},
 		{
@@ -45,7 +45,7 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{maxAttempts: 5}, run: parksPoisonAtOnce,
 		},
 		{
-			name: "limit", promises: "a change that fails too often is parked with the reason; its key is held, and a retry " +
+			name: "limit", promises: "a change that fails too often is parked with the reason; the key is held, and a retry " +
 				"of the letter goes on",
 			suiteSettings: suiteSettings{maxAttempts: 3, hold: true}, run: parksWhatFailsTooOften,
 		},
@@ -54,7 +54,7 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{maxAttempts: 2, deadline: 3 * time.Second}, run: endsWhatHangs,
 		},
 		{
-			name: "dies", promises: "a handler that dies is started again after a pause that grows, and its batch comes again",
+			name: "dies", promises: "a handler that dies is started again after a growing pause, and the batch comes again",
 			run: outlivesItsHandler,
 		},
 		{
@@ -66,7 +66,7 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{maxAttempts: 2, ranges: 4}, run: blamesTheDeadlyAlone,
 		},
 		{
-			name: "nonsense", promises: "an answer that means nothing has failed, and the log has it",
+			name: "nonsense", promises: "an answer without a meaning counts as a failure, and the log shows the answer",
 			suiteSettings: suiteSettings{maxAttempts: 2}, run: countsNonsenseAsFailed,
 		},
 		{
@@ -83,7 +83,7 @@ func handlerCases() []handlerCase {
 			suiteSettings: suiteSettings{startsBadly: true, maxAttempts: 2}, run: countsNoAttemptOfABrokenStart,
 		},
 		{
-			name: "drain", promises: "at SIGTERM the batch in hand is finished, its position is stored, and no other batch " +
+			name: "drain", promises: "at SIGTERM the batch in hand is finished, the position is stored, and no other batch " +
 				"begins",
 			suiteSettings: suiteSettings{batchSize: 2}, run: drains,
 		},
@@ -98,13 +98,13 @@ func handlerCases() []handlerCase {
 			run:           endsDuringTheStart,
 		},
 		{
-			name: "away", promises: "at SIGTERM the host ends, also if its server is away, and the changes come to the next " +
+			name: "away", promises: "at SIGTERM the host ends, also if the server is away, and the changes come to the next " +
 				"owner",
 			suiteSettings: suiteSettings{batchSize: 2, drain: time.Second, grace: 300 * time.Millisecond},
 			run:           endsWithoutAServer,
 		},
 		{
-			name: "reload", promises: "at SIGHUP a changed unit finishes its batch in hand, and goes on as it stands in the " +
+			name: "reload", promises: "at SIGHUP a changed unit finishes the batch in hand, and goes on with the settings in the " +
 				"file",
 			suiteSettings: suiteSettings{batchSize: 2}, run: goesOnAfterAReload,
 		},

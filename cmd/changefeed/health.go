@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/changefeed/dashboard"
 )
 
-// healthTime is how long a process may take to say how it is.
+// healthTime is how long a process may take for the answer about its health.
 const healthTime = 5 * time.Second
 
 // healthCommand is the command health, for the health check of a container image, in which there is no other program
@@ -26,9 +26,9 @@ func healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "health URL",
 		GroupID: groupTools,
-		Short:   "Ask a process with --ui whether it is healthy",
-		Long: `URL is the address of the dashboard. The exit code is 0 if /healthz answers 200; otherwise the error says what is
-wrong. If URL has a path, such as /readyz, that is asked.`,
+		Short:   "Check the health of a process with --ui",
+		Long: `URL is the address of the dashboard. The exit code is 0 if /healthz answers 200; otherwise the error has
+the reasons. If URL has a path, such as /readyz, that is asked.`,
 		Example: `  changefeed health http://127.0.0.1:8090
   changefeed health http://127.0.0.1:8090/readyz`,
 		RunE: func(cmd *cobra.Command, args []string) error { return askHealth(cmd.Context(), args[0]) },
@@ -65,7 +65,7 @@ func askHealth(ctx context.Context, at string) error {
 	return errors.New(strings.Join(reasonsOf(&h), "; "))
 }
 
-// reasonsOf lists what is wrong, and what is not ready.
+// reasonsOf lists the problems, and the reasons for not being ready.
 func reasonsOf(h *dashboard.Health) (all []string) {
 	if h.Waiting != nil {
 		all = append(all, *h.Waiting)

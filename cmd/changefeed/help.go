@@ -37,7 +37,7 @@ func writeHelp(cmd *cobra.Command, _ []string) {
 	_, _ = io.WriteString(cmd.OutOrStdout(), pageOf(cmd).Text()) // if this fails, there is no reader
 }
 
-// pageOf returns what a command says about itself.
+// pageOf returns the help page of a command.
 func pageOf(cmd *cobra.Command) manual.Page {
 	p := manual.Page{
 		Name: cmd.CommandPath(), Summary: cmd.Short + ".", Examples: strings.Trim(cmd.Example, "\n"), About: cmd.Long,
@@ -68,8 +68,8 @@ func pageOf(cmd *cobra.Command) manual.Page {
 	return p
 }
 
-// usageOf returns the forms of a command. A command with commands below it is followed by one of them, unless its
-// arguments say that it does something by itself.
+// usageOf returns the forms of a command. A command with subcommands is followed by a subcommand, unless the arguments
+// show that the command does something by itself.
 func usageOf(cmd *cobra.Command) string {
 	if !cmd.HasAvailableSubCommands() {
 		return cmd.UseLine()
@@ -120,7 +120,7 @@ func namesBelow(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// helpOfParent is the work of a command that only has commands below it.
+// helpOfParent is the work of a command that only has subcommands.
 func helpOfParent(cmd *cobra.Command, args []string) error {
 	if err := unknown(cmd, args); err != nil {
 		return err
@@ -164,8 +164,8 @@ units, partitions and letters. In bash, quoted words need the package bash-compl
 		all.AddCommand(&cobra.Command{
 			Use:   shell.name,
 			Short: "Write the completions for " + shell.name,
-			Long: `The first example is for this shell alone. To have completions in every shell, write them into a file that
-the shell reads when it starts.`,
+			Long: `The first example is for this shell alone. To have completions in every shell, write them into a file
+that the shell reads at the start.`,
 			Example: shell.example,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return shell.write(cmd.Root(), cmd.OutOrStdout())
@@ -202,7 +202,7 @@ func addressesTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "addresses",
 		Short: "How to name a container or a store, and which key is used",
-		Long: `An ADDRESS names a container. It has one of these forms:
+		Long: `An ADDRESS names a container, in any of these forms:
 
   docstore:DIR#container                in the store in a directory
   docstore:DIR#database/container       in another database than "default"
@@ -213,21 +213,21 @@ func addressesTopic() *cobra.Command {
 
 --db DIR --container NAME is the short form of a docstore address.
 
-A directory can be open in one process only. If changefeed serve has the directory open, use the address of the
-server. backup and check work on a whole store: they take the directory, or the address of changefeed serve without
-a path, such as http://127.0.0.1:8081.
+A directory can be open in a single process only. If changefeed serve has the directory open, use the address of the
+server. backup and check work on a whole store: they take the directory, or the address of changefeed serve without a
+path, such as http://127.0.0.1:8081.
 
 An account needs a key. changefeed uses the first of
 
   --account-key        other users of this machine can see it
-  --connection-string  endpoint and key in one text
+  --connection-string  text with endpoint and key
   $` + place.ConnectionVariable + `
   $` + place.KeyVariable + `          for the account of --endpoint or $` + place.EndpointVariable + `
   $` + place.ServerKeyVariable + `      for a loopback address, and an endpoint of your settings
 
-A key is sent only to the endpoint with which you gave it; -v says which key is used. A context has its own key. Without
-a key the emulator's well-known key is used for a loopback address, and the Microsoft Entra ID identity of this machine
-for any other. If a server made its own certificate, --ca names the file with the certificate.`,
+A key is sent only to the endpoint with which you gave the key; -v says which key is used. A context has a key of its
+own. Without a key the emulator's well-known key is used for a loopback address, and the Microsoft Entra ID identity of
+this machine for any other. If a server made its own certificate, --ca names the file with the certificate.`,
 	}
 }
 
@@ -235,7 +235,7 @@ for any other. If a server made its own certificate, --ca names the file with th
 func benchmarksTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "benchmarks",
-		Short: "What changefeed bench measures",
+		Short: "The benchmarks of changefeed bench",
 		Long:  bench.Listed(bench.All()),
 	}
 }

@@ -16,8 +16,8 @@ func leasesHistoryCommand() *cobra.Command {
 		Use:   "history [ADDRESS] --name NAME",
 		Short: "Show who has paused, resumed, reset or restored a unit, and why",
 		Long: `The last 100 actions, the newest last; with -o json the positions of each lease are named, too. The times are UTC, by
-the clock of the store that has the leases. The history is a document among the leases, which processors ignore. It is deleted with
-the unit (changefeed leases delete).`,
+the clock of the store that has the leases. The history is a document among the leases, which processors ignore, and is
+deleted with the unit (changefeed leases delete).`,
 		Example: `  changefeed leases history --db data --name mailer
   changefeed leases history --db data --name mailer -o csv --fields at,action`,
 		RunE: func(cmd *cobra.Command, args []string) error {

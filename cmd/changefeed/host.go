@@ -43,7 +43,7 @@ of the flags of changefeed run, functions or relay. docs/host.md describes the f
 
 Before anything starts, the file, the containers and the rights are checked. A unit that fails later is started again
 after a pause, and the others go on. SIGHUP reads the file again: units that have changed drain and start anew, and a
-file with a mistake changes nothing. SIGTERM or Ctrl-C ends all units, as it ends run.`,
+file with a mistake changes nothing. SIGTERM or Ctrl-C ends all units, as with run.`,
 		Example: `  changefeed validate host.yaml
   changefeed host host.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
@@ -76,7 +76,7 @@ func (o *hostOptions) runUnits(cmd *cobra.Command, h *hosting, hangups <-chan os
 	if err := h.checkUnits(cmd.Context(), units); err != nil {
 		return err
 	}
-	// Without a reader, a program would end at its first write, and its batch would be redelivered for ever.
+	// Without a reader, a program would end at the first write, and the batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	log := slog.New(logHandler(cmd, o.report, slog.LevelWarn))
@@ -144,9 +144,10 @@ func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "validate [FILE]",
 		GroupID: groupFeed,
-		Short:   "Check the file of host, its containers and the rights",
-		Long: `All mistakes of the file are shown, each with its line. Then the containers are opened and the rights are tested, as the
-command host does before it starts. Nothing is made and no batch is handled. --offline checks the file alone.
+		Short:   "Check the file of host, the containers and the rights",
+		Long: `All mistakes of the file are shown, each with the line. Then the containers are opened and the rights are
+tested, as the command host does before it starts. Nothing is made and no batch is handled. --offline checks the file
+alone.
 
 With --schema, the JSON Schema of the file is written, for editors.`,
 		Example: `  changefeed validate host.yaml
@@ -177,10 +178,10 @@ With --schema, the JSON Schema of the file is written, for editors.`,
 type hosted struct {
 	Unit    string       `json:"unit" about:"the name of the unit"`
 	Line    int          `json:"line" about:"of the unit in the file"`
-	Handler string       `json:"handler" about:"program, webhook, functions or relay, with its value"`
-	Source  string       `json:"source" about:"the address of the monitored container; of an app, its containers"`
+	Handler string       `json:"handler" about:"program, webhook, functions or relay, with the value"`
+	Source  string       `json:"source" about:"the address of the monitored container; of an app, all monitored containers"`
 	OK      bool         `json:"ok" about:"the unit can start"`
-	Error   report.Known `json:"error" about:"why it cannot, with the place in the file; null if it can"`
+	Error   report.Known `json:"error" about:"why the unit cannot run, with the place in the file; null if the unit can"`
 }
 
 // ReportedAs implements [report.Value].

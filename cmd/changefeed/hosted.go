@@ -87,7 +87,7 @@ func hostKinds() []hostfile.Kind {
 	}
 }
 
-// optionsOf returns the options of a handler: the flags of its command, but for some.
+// optionsOf returns the options of a handler: most flags of the handler's command.
 func optionsOf(handler string, without []string) (options []hostfile.Option) {
 	cmd := newUnitFlags(handler).command()
 	under("", cmd)
@@ -157,7 +157,7 @@ func (u *hostedUnit) identity() string {
 	return text.String()
 }
 
-// newHosting returns what reads the units of a file.
+// newHosting returns the reader for the units of a file.
 func newHosting(cmd *cobra.Command, path string, form report.Form, stores *place.Opener) *hosting {
 	return &hosting{cmd: cmd, path: path, form: form, stores: stores, allLeft: make(chan struct{})}
 }
@@ -214,10 +214,10 @@ func (h *hosting) prepareUnit(u hostfile.Unit) (*prepared, error) {
 	return p, nil
 }
 
-// newCommand returns the command of a unit with the values of the unit as its flags, and with its arguments.
+// newCommand returns the command of a unit, with the values of the unit as flags and arguments.
 func (h *hosting) newCommand(flags unitFlags, u hostfile.Unit) (cmd *cobra.Command, args []string, err error) {
 	cmd = flags.command()
-	cmd.Use = h.cmd.Use // its messages are those of the host
+	cmd.Use = h.cmd.Use // the messages name the host's command
 	under(h.cmd.Root().Name(), cmd)
 	cmd.SetContext(h.cmd.Context())
 	cmd.SetOut(h.cmd.OutOrStdout())
@@ -283,10 +283,10 @@ func (h *hosting) inheritedValues(u hostfile.Unit) (values []hostfile.Value) {
 	return values
 }
 
-// flagInText is a flag in the text of an error. In a file it is a key without dashes.
+// flagInText is a flag in the text of an error. In a file the flag is a key without dashes.
 var flagInText = regexp.MustCompile(`--([a-z]+(-[a-z]+)*)\b`)
 
-// listMistakes returns the errors of a unit, each with its place in the file.
+// listMistakes returns the errors of a unit, each with the place in the file.
 func (h *hosting) listMistakes(u hostfile.Unit, err error) (all []error) {
 	wrong, ok := errors.AsType[wrongValues](err)
 	if !ok {
@@ -298,7 +298,7 @@ func (h *hosting) listMistakes(u hostfile.Unit, err error) (all []error) {
 	return all
 }
 
-// describeMistake returns an error of a unit with its place in the file: the line of the option that the error names
+// describeMistake returns an error of a unit with the place in the file: the line of the option that the error names
 // first.
 func (h *hosting) describeMistake(u hostfile.Unit, err error) error {
 	line := u.Line
@@ -309,7 +309,7 @@ func (h *hosting) describeMistake(u hostfile.Unit, err error) error {
 			break
 		}
 	}
-	text, recommended, isThere := strings.Cut(text, "changefeed ") // a command keeps its flags
+	text, recommended, isThere := strings.Cut(text, "changefeed ") // the flags of a command stay
 	text = flagInText.ReplaceAllStringFunc(text, func(flag string) string {
 		if flag == "--to" {
 			return relayHandler
@@ -350,8 +350,8 @@ func (h *hosting) checkUnit(ctx context.Context, u *hostedUnit) error {
 	return nil
 }
 
-// fleetMembers returns the units for the fleet. Each run of a unit prepares it anew, because an instance runs once. An
-// app makes its instances when it runs, from the files that were read: these may be changing.
+// fleetMembers returns the units for the fleet. Each run of a unit prepares the unit anew, because an instance runs
+// once. An app makes its instances at the start of the run, from the files that were read: these may be changing.
 func (h *hosting) fleetMembers(units []*hostedUnit) (members []fleet.Member) {
 	for _, u := range units {
 		members = append(members, fleet.Member{

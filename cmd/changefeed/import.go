@@ -44,19 +44,20 @@ func importCommand() *cobra.Command {
 		Use:     "import FILE|- [ADDRESS]",
 		GroupID: groupData,
 		Short:   "Load documents from a file or a pipe",
-		Long: `FILE is - for standard input. The input is one JSON document a line, or one array of documents. A document replaces the
-document with the same id and partition key. Documents of one partition key are written in the order of the input.
+		Long: `FILE is - for standard input. The input is a JSON document a line, or an array of documents. A document
+replaces the document with the same id and partition key. Documents of one partition key are written in the order of the
+input.
 
-What cannot be a document (no JSON, no object, no id, a bad partition key, too large) goes to the reject file, with its
-line number, the reason and its text. The exit code is then 1. To import what you have mended there:
+Bad input (no JSON, no object, no id, a bad partition key, too large) goes to the reject file, with the line number, the
+reason and the text. The exit code is then 1. To import the mended documents:
 
   jq -r .text FILE.rejects > mended.ndjson
 
-If an import was interrupted, start it again with the same file and container: it goes on where it stopped. Standard
-input is read from its beginning. If an account cannot be reached, the import waits; a document whose write nobody
-acknowledged is then written again.
+If an import was interrupted, start the command again with the same file and container: the import goes on where the
+first stopped. Standard input is read from the beginning. If an account cannot be reached, the import waits; a document
+without an acknowledged write is then written again.
 
-If the container does not exist, --pk makes it, together with its store or database.`,
+--pk makes a missing container, together with a missing store or database.`,
 		Example: `  changefeed import r.ndjson --db data --container restaurants --pk /outcode
   changefeed import o.json --db data --container orders --pk /tenant,/user
   zcat e.gz | changefeed import - --db data --container e --pk /id --ttl 24h
@@ -73,7 +74,7 @@ If the container does not exist, --pk makes it, together with its store or datab
 	o.containerFlags.register(cmd)
 	o.addPatience(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.load.Rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
+	f.StringVar(&o.load.Rejects, "rejects", "", "`file` for refused input (default FILE.rejects)")
 	f.IntVar(&o.load.Writers, "writers", defaultWriters, "documents that are written at the same time")
 	f.BoolVar(&o.load.Restart, "restart", false, "begin anew instead of going on after an interrupted import")
 	o.report = output(cmd)

@@ -22,10 +22,10 @@ import (
 
 // The commands get, put and delete. cmd/changefeed/internal/items reads and writes the documents.
 
-// keyHelp is the end of the help of commands about one document.
+// keyHelp is the end of the help of commands about a document.
 const keyHelp = `
 
---key is the document's partition key. You can leave it out if the partition key path is /id.`
+--key is the document's partition key. You need no --key if the partition key path is /id.`
 
 // itemOptions are the flags of commands about documents.
 type itemOptions struct {
@@ -40,7 +40,7 @@ func (o *itemOptions) register(cmd *cobra.Command) {
 	cmd.Flags().Var(&o.key, "key", `partition key: text such as London, or JSON such as [5] or ["a","b"]`)
 }
 
-// withTarget splits the arguments into the address and one more, opens the container, and runs f.
+// withTarget splits the arguments into the address and another argument, opens the container, and runs f.
 func (p *placeFlags) withTarget(cmd *cobra.Command, args []string, name string,
 	f func(t *items.Target, argument string) error,
 ) error {
@@ -98,7 +98,7 @@ func getCommand() *cobra.Command {
 		Use:     "get [ADDRESS] ID --key KEY",
 		GroupID: groupData,
 		Short:   "Print a document",
-		Long:    `The document is printed as it is stored, with its system properties.` + keyHelp,
+		Long:    `The document is printed as stored, with the system properties.` + keyHelp,
 		Example: `  changefeed get cosmos:shop/orders 17 --key London
   changefeed get --db data --container orders 17 --key '["tenant 1",5]'`,
 		Args: cobra.ArbitraryArgs, // withTarget checks them
@@ -139,10 +139,10 @@ func putCommand() *cobra.Command {
 		Use:     "put [ADDRESS] FILE|-",
 		GroupID: groupData,
 		Short:   "Create or replace a document",
-		Long: `A document replaces the one with the same id and partition key, and its etag is printed. The
-document is a JSON object in a file, or on standard input when FILE is -. Several, one
-after the other or in an array, are written in their order; for many there is changefeed
-import. Nothing is written if a document is no JSON, has no id or a bad partition key.`,
+		Long: `The document replaces a stored document with the same id and partition key, and the new etag is printed.
+The document is a JSON object in a file, or on standard input when FILE is -. Several documents, in a sequence or in an
+array, are written in their order; for many there is changefeed import. Nothing is written if a document is no JSON, has
+no id or a bad partition key.`,
 		Example: `  echo '{"id":"17","city":"London"}' | changefeed put cosmos:shop/orders -
   changefeed put --db data --container orders order.json --create
   changefeed put cosmos:shop/orders order.json --if-match '"0a00-4f"'`,
@@ -164,7 +164,7 @@ import. Nothing is written if a document is no JSON, has no id or a bad partitio
 	}
 	o.register(cmd)
 	cmd.Flags().BoolVar(&o.write.Create, "create", false, "fail if the document exists")
-	cmd.Flags().StringVar(&o.write.IfMatch, "if-match", "", "replace the document only if it has this `etag`")
+	cmd.Flags().StringVar(&o.write.IfMatch, "if-match", "", "replace the document only if the etag is this `etag`")
 	o.report = outputRows(cmd, itemKind)
 	return cmd
 }
@@ -288,7 +288,7 @@ func deleteCommand() *cobra.Command {
 		},
 	}
 	o.register(cmd)
-	cmd.Flags().StringVar(&o.ifMatch, "if-match", "", "delete the document only if it has this `etag`")
+	cmd.Flags().StringVar(&o.ifMatch, "if-match", "", "delete the document only if the etag is this `etag`")
 	o.sure.Register(cmd.Flags())
 	o.report = output(cmd)
 	return cmd

@@ -16,7 +16,7 @@ import (
 // registerLease adds the flag to select a lease.
 func (o *steerOptions) registerLease(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.lease, "lease", "",
-		"only the lease of this `range`, as changefeed leases shows it, or the beginning of only one range")
+		"only the lease of this `range` (see changefeed leases), or of the only range that begins so")
 }
 
 // checkLease checks the flag to select a lease, before anything is opened.

@@ -19,15 +19,15 @@ import (
 // The command leases. cmd/changefeed/internal/unit interprets leases, finds faults in them, and writes their table.
 
 // leasesAbout is the description of the command leases.
-const leasesAbout = `For each lease of each deployment unit: its owner, when it was last written, the stored position, how many changes come
-after the position, how long the oldest of them has waited, how often the batch in hand has failed, and all faults.
-Notes name held keys (changefeed dlq), keys that are set aside because they fail, outages, documents that are no leases,
-and keys without a lease.
+const leasesAbout = `For each lease of each deployment unit: its owner, the time of the last write, the stored position,
+how many changes come after the position, how long the oldest of them has waited, how often the batch in hand has
+failed, and all faults. Notes name held keys (changefeed dlq), keys that are set aside because they fail, outages,
+documents that are no leases, and keys without a lease.
 
-The first line of a unit has the sums and, if it is known, the watermark: every change committed before this time
-is handled. Changes of held keys count as unhandled.
+The first line of a unit has the sums and, if known, the watermark: every change committed before this time is handled.
+Changes of held keys count as unhandled.
 
-The state of a lease is live, silent (its owner is late), expired, free, stopped (free, no instance runs), paused,
+The state of a lease is live, silent (the owner is late), expired, free, stopped (free, no instance runs), paused,
 broken, splitting (being replaced) or retired.
 
 The containers that the units read are looked for in the same store or, in an account, in the same database, and at
@@ -52,8 +52,8 @@ func (o *leasesOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
 	cmd.Flags().StringVar(&o.name, "name", "", "only the unit with this `name`")
 	cmd.Flags().StringVar(&o.source, "source", "",
-		"`address` of a container that units read, if it is elsewhere than the leases")
-	cmd.Flags().Var(&o.faults, "fail-on", "end with exit code 5 if one of these is found, such as wait>2m,expired")
+		"`address` of a container that units read, if the leases are elsewhere")
+	cmd.Flags().Var(&o.faults, "fail-on", "end with exit code 5 if any of these is found, such as wait>2m,expired")
 	registerIntended(cmd, &o.survey.Intended)
 	o.report = outputRows(cmd, unit.Kinds()...)
 }
@@ -125,7 +125,7 @@ func (o *leasesOptions) show(cmd *cobra.Command, at place.Address, units []unit.
 	return err
 }
 
-// sayCost says what the estimates have cost.
+// sayCost reports the cost of the estimates.
 func (o *leasesOptions) sayCost(units []unit.Unit) {
 	for _, u := range units {
 		if cost := u.Estimate.Cost; u.Processor != "" {
@@ -141,7 +141,7 @@ func leasesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "leases [ADDRESS]",
 		GroupID: groupUnits,
-		Short:   "Show who reads which range, up to where, and what is still to come",
+		Short:   "Show who reads which range, the positions and the pending changes",
 		Long:    leasesAbout,
 		Example: `  changefeed leases --db data
   changefeed leases http://127.0.0.1:8081/shop/leases --fail-on expired,hole
@@ -169,8 +169,8 @@ func leasesListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [ADDRESS]",
 		Short: "Show the leases, as changefeed leases does",
-		Long: `The same as changefeed leases, whose help explains the columns. With --fail-on the command is a check: it ends with exit
-code 5 if it finds one of
+		Long: `The same as changefeed leases, whose help explains the columns. With --fail-on the command is a check:
+the exit code is 5 if the leases have any of these faults:
 
 ` + unit.FaultsAbout(),
 		Example: `  changefeed leases list --db data

@@ -30,11 +30,11 @@ func leasesDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete [ADDRESS] --name NAME",
 		Short: "Delete the leases of a unit with all positions",
-		Long: `The next processor of the unit begins at its own --from. This is refused while a processor of the unit works. On a terminal
-the command asks first; elsewhere --yes is required.
+		Long: `The next processor of the unit begins at the --from of that processor. This is refused while a processor
+of the unit works. On a terminal the command asks first; elsewhere --yes is required.
 
-If several units have the name, --name with the beginning of the ids of their documents, up to the dot, means one of them:
-the error says which beginnings there are.`,
+If several units have the name, pass --name with the beginning of the document ids of your unit, up to the dot: the
+error lists these beginnings.`,
 		Example: `  changefeed leases delete --db data --name mailer
   changefeed leases delete cosmos:shop/leases --name mailer --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ the error says which beginnings there are.`,
 	o.placeFlags.register(cmd)
 	cmd.Flags().StringVar(&o.name, "name", "", "`name` of the deployment unit")
 	cmd.Flags().StringVar(&o.source, "source", "",
-		"`address` of the container that the unit reads, if it is elsewhere than the leases")
+		"`address` of the container that the unit reads, if the leases are elsewhere")
 	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
 	o.sure.Register(cmd.Flags())
 	o.report = output(cmd)

@@ -1,5 +1,5 @@
-// Changefeed is the command of the change feed processor: the command fills a store, reads its contents, follows its
-// changes, and shows which instances process them.
+// Changefeed is the command of the change feed processor: it fills, reads and follows a store, and shows which
+// instances process the changes.
 //
 // Each command is a file, and a line in root.go. Commands write their results to standard output and everything else
 // to standard error. exit.go lists their exit codes.

@@ -19,8 +19,8 @@ func manCommand() *cobra.Command {
 		Use:     "man DIR",
 		GroupID: groupTools,
 		Short:   "Write the help of all commands as pages for man(1)",
-		Long: `Each command and each topic is a file in DIR, such as changefeed-tail.1. DIR is made if it does not exist.
-Files of the same names are replaced.`,
+		Long: `Each command and each topic is a file in DIR, such as changefeed-tail.1. A missing DIR is made. Files of
+the same names are replaced.`,
 		Example: `  changefeed man ~/.local/share/man/man1
   changefeed man pages && man -l pages/changefeed-tail.1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ Files of the same names are replaced.`,
 	}
 }
 
-// writePages writes the pages of a command and of everything below it.
+// writePages writes the pages of a command and of all subcommands.
 func writePages(dir string, cmd *cobra.Command) error {
 	var related []string
 	if cmd.HasParent() {

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/changefeed/internal/spelling"
 )
 
-// Errors about command lines: unknown commands, unknown flags, and values that a flag does not accept. Each error says
-// what would be right.
+// Errors about command lines: unknown commands, unknown flags, and values that a flag does not accept. Each error names
+// a correct command, flag or value.
 
 // renamed are the flags that had another name before. An empty command means all commands.
 var renamed = []struct{ command, old, now string }{
@@ -32,7 +32,7 @@ var renamed = []struct{ command, old, now string }{
 	{"", "max-items", "--batch-size"},
 }
 
-// flagError returns an error about the flags of a command with what would be right.
+// flagError returns an error about the flags of a command, with correct flags.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknownFlag, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlagError(cmd, unknownFlag)
@@ -69,7 +69,7 @@ func wantedInstead(value string, cause error) string {
 	return text
 }
 
-// wantedOf returns what a flag is for.
+// wantedOf returns the purpose of a flag.
 func wantedOf(cmd *cobra.Command, f *pflag.Flag) string {
 	placeholder, about := manual.Placeholder(f)
 	if f.Name == "name" {
@@ -112,7 +112,7 @@ func unknownFlagError(cmd *cobra.Command, wrong *pflag.NotExistError) error {
 	return usage.Error{Err: errors.New(text)}
 }
 
-// isKnown reports whether the new name of a flag is one in a command, or no flag at all.
+// isKnown reports whether the new name of a flag belongs to a command, or is no flag at all.
 func isKnown(cmd *cobra.Command, now string) bool {
 	name, isFlag := strings.CutPrefix(now, "--")
 	return !isFlag || cmd.Flags().Lookup(name) != nil
@@ -131,7 +131,7 @@ func unknown(parent *cobra.Command, args []string) error {
 }
 
 // blameCommand returns the error of an unknown command in place of an error about the flags of the command above: if a
-// command is misspelled, its flags are unknown too, but they are not the mistake. An address is no misspelled command.
+// command is misspelled, the flags are unknown too, but they are not the mistake. An address is no misspelled command.
 func blameCommand(cmd *cobra.Command, args []string, err error) error {
 	if !cmd.HasAvailableSubCommands() {
 		return err

@@ -21,7 +21,7 @@ type choice struct {
 // String returns the value.
 func (c *choice) String() string { return c.value }
 
-// Type returns the flag's placeholder in the help: its values.
+// Type returns the flag's placeholder in the help: the allowed values.
 func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
 
 // Words returns the values that a shell can complete.
@@ -69,7 +69,7 @@ func addOutput(cmd *cobra.Command, forms ...report.Form) *report.Report {
 	return f.report
 }
 
-// output adds the flag -o of a command with one result, or with results that are no rows.
+// output adds the flag -o of a command with a single result, or with results that are no rows.
 func output(cmd *cobra.Command) *report.Report {
 	return addOutput(cmd, report.Text, report.JSON, report.YAML)
 }
@@ -84,7 +84,7 @@ func outputRows(cmd *cobra.Command, kinds ...report.Kind) *report.Report {
 	return r
 }
 
-// noticesOf returns the function that writes notices of a command: those of its report, or lines if it has none.
+// noticesOf returns the function that writes notices of a command: into the report, or as lines if there is no report.
 func noticesOf(cmd *cobra.Command) func(format string, args ...any) {
 	if flag := cmd.Flags().Lookup(outputFlag); flag != nil {
 		if f, ok := flag.Value.(*formFlag); ok {
@@ -133,7 +133,7 @@ func wantsJSON(args []string) bool {
 	return form == string(report.JSON)
 }
 
-// switches are the short names of flags without a value, which may stand before -o in one word, as in -qo json.
+// switches are the short names of flags without a value, which may stand before -o in the same word, as in -qo json.
 const switches = "qvfh"
 
 // formIn returns the form of the output that a word of a command line gives, together with the words that follow.

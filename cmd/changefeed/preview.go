@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
-// What a reset or a restore would do, before it is done: the positions, and how many changes come again or are skipped.
+// The effect of a reset or a restore, shown in advance: the positions, and how many changes come again or are skipped.
 
 // mostPreviewed is how many leases are listed before a question.
 const mostPreviewed = 20
@@ -19,7 +19,7 @@ const mostPreviewed = 20
 // changing changes positions of a unit.
 type changing func(ctx context.Context, u *admin.Unit) ([]admin.Step, error)
 
-// steerSure changes positions if the user agrees, who sees before what that does.
+// steerSure shows the effect of a change of positions, and makes the change if the user agrees.
 func (o *steerOptions) steerSure(cmd *cobra.Command, u *admin.Unit, question string, do changing) error {
 	if err := o.preview(cmd, do); err != nil {
 		return err
@@ -30,8 +30,8 @@ func (o *steerOptions) steerSure(cmd *cobra.Command, u *admin.Unit, question str
 	return o.steer(cmd, func(ctx context.Context) ([]admin.Step, error) { return do(ctx, u) })
 }
 
-// preview notes what a dry run of a reset would do, if somebody reads it: with --dry-run, or before a question. On a
-// terminal it lists the leases. A source that cannot count, such as an account of Azure, has positions alone.
+// preview notes the effect of a reset, if somebody reads the notes: with --dry-run, or before a question. On a terminal
+// preview lists the leases. A source that cannot count, such as an account of Azure, has positions alone.
 func (o *steerOptions) preview(cmd *cobra.Command, do changing) error {
 	person := confirm.AtTerminal(cmd.Context(), cmd.ErrOrStderr())
 	isAsked := person.Present && !o.sure.Yes && !o.sure.DryRun

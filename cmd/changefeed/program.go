@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/changefeed/trigger/contract/contracttest"
 )
 
-// The command program: what authors of programs that speak the contract of run --long-lived need.
+// The command program: tools for authors of programs that speak the contract of run --long-lived.
 
 // programCommand is the command program.
 func programCommand() *cobra.Command {
@@ -47,9 +47,9 @@ func programTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [flags] -- COMMAND [ARG...]",
 		Short: "Test whether a program keeps the contract of run --long-lived",
-		Long: `The suite plays the processor: it starts the program anew for each case, hands it batches, and compares the answers. The
-documents of the batches say what the program has to do with them, so the program must obey them: docs/program.md has the
-list. A library for another language is complete when a program that uses it passes.
+		Long: `The suite plays the processor: it starts the program anew for each case, sends batches, and compares the
+answers. The documents of the batches are instructions that the program must obey: docs/program.md has the list. A
+library for another language is complete when a program with that library passes.
 
 A line for each case: ok, FAIL with the reason, or skip. If a case fails, the exit code is 5.`,
 		Example: `  changefeed program test -- node steered.mjs
@@ -103,7 +103,7 @@ func (o *programTest) run(cmd *cobra.Command, command []string) error {
 
 // programCase is the result of a case.
 type programCase struct {
-	Name    string  `json:"name" about:"what the program has to do"`
+	Name    string  `json:"name" about:"of the case"`
 	Verdict string  `json:"verdict" about:"ok, fail or skip"`
 	Reason  *string `json:"reason" about:"why the case has failed or was skipped"`
 	Seconds float64 `json:"seconds" about:"with the start of the program"`

@@ -41,12 +41,12 @@ func queryCommand() *cobra.Command {
 the time and the plan are written to standard error. A table shows whole documents without
 their system properties.
 
-A parameter such as @city gets its value from -p city=Oslo. A value that is JSON, such as 5,
-true, null or ["a"], is that JSON, and any other is a text; '"5"' is the text 5.
+-p city=Oslo gives the parameter @city a value. A value that is JSON, such as 5, true, null or ["a"], is that JSON, and
+any other is a text; '"5"' is the text 5.
 
-An account runs ORDER BY, aggregates, TOP, OFFSET, DISTINCT and GROUP BY only within one
-partition key (--key), or in a container of one physical partition. So does changefeed
-serve, unless it is --lenient. A store in a directory runs them over all partitions.`,
+An account runs ORDER BY, aggregates, TOP, OFFSET, DISTINCT and GROUP BY only within a single partition key (--key), or
+in a container of a single physical partition. So does changefeed serve without --lenient. A store in a directory runs
+them over all partitions.`,
 		Example: `  changefeed query cosmos:shop/orders 'SELECT * FROM c WHERE c.n > @n' -p n=5
   changefeed query --db data --container orders 'SELECT VALUE COUNT(1) FROM c'
   changefeed query cosmos:shop/orders --file top.sql --key London -n 10 -o csv`,
@@ -55,7 +55,7 @@ serve, unless it is --lenient. A store in a directory runs them over all partiti
 	}
 	o.register(cmd)
 	f := cmd.Flags()
-	f.Var(&o.key, "key", `only one partition key: text such as London, or JSON such as [5] or ["a","b"]`)
+	f.Var(&o.key, "key", `only this partition key: text such as London, or JSON such as [5] or ["a","b"]`)
 	f.StringVar(&o.file, "file", "", "`file` with the query, or - for standard input")
 	f.StringArrayVarP(&o.parameters, "param", "p", nil, "parameter of the query, `NAME=VALUE`; repeatable")
 	f.IntVarP(&o.most, "max", "n", 0, "end after this many rows; 0 is no limit")

@@ -60,9 +60,9 @@ func partitionTable(parts []feed.Partition) [][]string {
 
 // partition is a partition for programs.
 type partition struct {
-	ID      string   `json:"id" about:"of the partition, as split and merge take it"`
+	ID      string   `json:"id" about:"of the partition, for split and merge"`
 	Range   string   `json:"range" about:"of effective partition keys, min-max in hex"`
-	Parents []string `json:"parents" about:"IDs of the partitions that it came from"`
+	Parents []string `json:"parents" about:"IDs of the partitions before the split or merge"`
 }
 
 // ReportedAs implements [report.Value].
@@ -77,7 +77,8 @@ func rangesCommand() *cobra.Command {
 		Use:     "ranges [ADDRESS]",
 		GroupID: groupStore,
 		Short:   "Show the physical partitions of a container",
-		Long:    `For each partition: its id, its range of effective partition keys, and the partitions that it came from.`,
+		Long: `For each partition: the id, the range of effective partition keys, and the partitions before the split
+or merge.`,
 		Example: `  changefeed ranges http://127.0.0.1:8081/shop/orders
   changefeed ranges --db data --container orders -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -22,12 +22,13 @@ import (
 const redriveHelp = `
 
 The instance that owns the range of the key does this. Such an instance must run, with the same dead letters. The
-command waits for each answer as long as --wait says. Then it withdraws the request, says why no instance has served
-it, if that is known, and goes on. If a lease has not served three requests in a row, the command asks it for no more.
+command waits for each answer as long as --wait says. Then the command withdraws the request, says why no instance has
+served the request, if that is known, and goes on. If three requests in a row to a lease are not served, the command
+sends that lease no more.
 
-A line says what became of each, and the last line counts them. The request is a line in the history of the unit, too
-(leases history). If a change has failed again, a request was not served,
-or a key to release was not held, the exit code is 1.` + leasesHelp
+A line has the outcome for each letter or key, and the last line counts the outcomes. The history of the unit records
+the request, too (leases history). If a change has failed again, a request was not served, or a key to release was not
+held, the exit code is 1.` + leasesHelp
 
 // leasesHelp describes where the leases of the unit are.
 const leasesHelp = `
@@ -107,9 +108,9 @@ func dlqRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry [ADDRESS|FILE] --name NAME [ID...]",
 		Short: "Have dead letters handled again",
-		Long: `The changes in the letters are handled in order with the other changes of their keys. If a change is handled, its letter
-is removed. If its key is held and no other letter of the key has failed, the held letters follow. If the change fails
-again, the letter stays, with the new cause.` + redriveHelp + dlqHelp,
+		Long: `The changes in the letters are handled in order with the other changes of their keys. If a change is
+handled, the letter is removed. If the key is held and no other letter of the key has failed, the held letters follow.
+If the change fails again, the letter stays, with the new cause.` + redriveHelp + dlqHelp,
 		Example: `  changefeed dlq retry cosmos:shop/letters --name mailer 4711.df8cf802
   changefeed dlq retry m.ndjson --name mailer --leases cosmos:shop/leases --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -133,7 +134,7 @@ func dlqReleaseCommand() *cobra.Command {
 		Short: "Let a held partition key go on without the changes that failed",
 		Long: `The key was stopped by --hold when a change failed. After the release the held changes are handled in their order, and
 then the key is not held any more. The letters of the changes that failed stay, to be retried or dropped. If a held
-change fails, its key stays held from there. A key that is not held is an error.
+change fails, the key stays held from there. A key that is not held is an error.
 
 The key is that of --key, or those of the letters with the IDs.` + redriveHelp + dlqHelp,
 		Example: `  changefeed dlq release cosmos:shop/letters --name mailer --key London`,
@@ -163,10 +164,10 @@ func dlqWithdrawCommand() *cobra.Command {
 	var o requestOptions
 	cmd := &cobra.Command{
 		Use:   "withdraw [ADDRESS|FILE] --name NAME [--key KEY]",
-		Short: "Withdraw what dlq retry and release have asked for",
-		Long: `dlq retry and dlq release withdraw their own requests when they end. If such a command was killed, its request stays for
-a minute longer than its --wait. changefeed leases shows the requests. If a letter is in the handler by then, it is the
-last that is handled.` + leasesHelp,
+		Short: "Withdraw requests of dlq retry and release",
+		Long: `dlq retry and dlq release withdraw their own requests when they end. If such a command was killed, the
+request stays for a minute longer than the --wait of the command. changefeed leases shows the requests. If a letter is
+in the handler already, that letter is the last that is handled.` + leasesHelp,
 		Example: `  changefeed dlq withdraw cosmos:shop/letters --name mailer --key London
   changefeed dlq withdraw cosmos:shop/letters --name mailer --all`,
 		Args: cobra.ArbitraryArgs, // checkOneKey says that ids are no keys

@@ -48,11 +48,12 @@ func (o *relayOptions) command() *cobra.Command {
 		Use:     "relay --source ADDRESS --name NAME --to BROKER [flags]",
 		GroupID: groupFeed,
 		Short:   "Publish the events of a transactional outbox to a message broker",
-		Long: `An event is a document of one type, written in one batch with the documents that it is about. Events of one
-partition key are published in order, each at least once and always with the same id.
+		Long: `An event is a document of the outbox's type, written in the same batch as the documents of your objects.
+Events of a partition key are published in order, each at least once and always with the same id.
 
-See changefeed help brokers for the forms of --to, and docs/outbox.md. Malformed events, and what the broker can never take, are parked in --dead-letters. While the broker is down,
-nothing is parked except events failing for --max-age.`,
+See changefeed help brokers for the forms of --to, and docs/outbox.md. Malformed events, and events that the broker can
+never take, are parked in --dead-letters. While the broker is down, nothing is parked except events failing for
+--max-age.`,
 		Example: `  changefeed relay --source http://127.0.0.1:8081/shop/contacts --name rel \
     --create-leases --to embedded:nats
   changefeed relay --source cosmos:shop/contacts --name hook --hold \
@@ -83,7 +84,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("to") // fails only for an unknown flag
 }
 
-// run opens the broker and runs the processor until it is stopped.
+// run opens the broker and runs the processor until the stop.
 func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	p, err := o.prepare(cmd, nil)
 	if err != nil {
@@ -110,7 +111,7 @@ func (o *relayOptions) prepare(cmd *cobra.Command, _ []string) (*prepared, error
 	return p, nil
 }
 
-// publish runs the processor with the broker as its handler.
+// publish runs the processor with the broker as the handler.
 func (o *relayOptions) publish(ctx context.Context, cmd *cobra.Command, i *instance.Instance) (err error) {
 	var relay *outbox.Relay
 	var to broker.Publisher
@@ -207,7 +208,7 @@ func (o *relayOptions) reportPublished(cmd *cobra.Command, s outbox.RelayStatus)
 		events = "event"
 	}
 	text := fmt.Sprintf("%d %s published", s.Published, events)
-	if s.Parked > 0 { // the instance has reported at its end where they are
+	if s.Parked > 0 { // the instance has reported their place at the end
 		text += fmt.Sprintf(", %d parked", s.Parked)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), text)

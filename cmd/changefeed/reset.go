@@ -26,12 +26,13 @@ func leasesResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset [ADDRESS] --name NAME --to START",
 		Short: "Make a unit, a lease or a partition key continue at another position",
-		Long: `Changes after an earlier position are delivered again; changes before a later one are skipped. The owner of a lease ends
-its batch and gives the lease up with the new position, so no instance can overwrite it. Held partition keys are not held
-any more, and failed attempts do not count; dead letters stay. A paused lease stays paused.
+		Long: `Changes after an earlier position are delivered again; changes before a later position are skipped. The
+owner of a lease finishes the batch in hand and gives the lease up with the new position, so no instance can overwrite
+it. Held partition keys are not held any more, and failed attempts do not count; dead letters stay. A paused lease stays
+paused.
 
-With --key the changes of one partition key are delivered again, in their order; its new changes wait until that is done.
-All other keys go on, and the lease keeps its position. The position must be an earlier one.
+With --key the changes of a single partition key are delivered again, in their order; new changes of the key wait until
+that is done. All other keys go on, and the position of the lease stays. The position of the reset must be earlier.
 
 On a terminal the command asks first; elsewhere --yes is required. To be able to go back, take a snapshot before.`,
 		Example: `  changefeed leases snapshot --db data --name mailer > before.json
@@ -73,7 +74,7 @@ On a terminal the command asks first; elsewhere --yes is required. To be able to
 	o.registerLease(cmd)
 	cmd.Flags().Var(&to, "to", "where to continue: beginning, now, a time, or how long ago, such as 15m")
 	cmd.Flags().StringVar(&after, "after", "",
-		"the `position` to continue at, as changefeed leases shows it; of one lease")
+		"the `position` to continue at, as in changefeed leases; only with --lease")
 	cmd.Flags().Var(&key, "key", "deliver only the changes of this partition key again, such as '[\"oslo\"]'")
 	return cmd
 }
@@ -95,7 +96,7 @@ func checkReset(to feed.Start, after string, key feed.PartitionKey, lease string
 	return nil
 }
 
-// resetKey has one key delivered again.
+// resetKey delivers a key again.
 func resetKey(ctx context.Context, u *admin.Unit, key feed.PartitionKey, to feed.Start, after string) ([]admin.Step,
 	error,
 ) {

@@ -71,7 +71,8 @@ func rootCommand(began *bool) *cobra.Command {
 		Use:   "changefeed",
 		Short: "The change feed processor for Azure Cosmos DB, and the store to try it on",
 		Long: `A store is a directory that one process at a time has open. It holds containers of JSON documents, and each
-container has a change feed. Served, it is what an account of Azure Cosmos DB is to any number of processes.`,
+container has a change feed. Under changefeed serve, any number of processes use a store like an account of Azure Cosmos
+DB.`,
 		Example: `  changefeed import r.ndjson --db data --container restaurants --pk /outcode
   changefeed tail --db data --container restaurants --once --last 3
   changefeed serve --db data --http
@@ -101,7 +102,7 @@ container has a change feed. Served, it is what an account of Azure Cosmos DB is
 	return root
 }
 
-// prepare makes a command and its subcommands check their arguments and flags, and set began when they begin.
+// prepare makes a command and all subcommands check their arguments and flags, and set began when they begin.
 func prepare(c *cobra.Command, began *bool) {
 	if c.Args == nil {
 		c.Args = checkArguments
@@ -144,7 +145,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = nil
 	}
 	code := exitCode(ctx, err, began)
-	if code == exitInterrupted && errors.Is(err, fs.ErrClosed) { // the input was closed to end its read
+	if code == exitInterrupted && errors.Is(err, fs.ErrClosed) { // the input was closed to end the read
 		err = errors.New("interrupted")
 	}
 	if code != exitDone {
@@ -189,6 +190,6 @@ func writeFailure(cmd *cobra.Command, err error, code int, asJSON bool) {
 	case f.Hint != nil:
 		text += "; " + *f.Hint
 	}
-	// The text may quote what a server has said, or a name from a store.
+	// The text may quote a server's answer, or a name from a store.
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), terminal.Harmless(text))
 }

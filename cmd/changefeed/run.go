@@ -37,10 +37,10 @@ type runOptions struct {
 	mode      arg.Mode
 	form      changeline.Form
 	grace     time.Duration
-	longLived bool // one program for all batches
+	longLived bool // a single program for all batches
 	stdio     bool // the program is the parent process
 	toURL     bool // the handler is a receiver of requests
-	tokens    bool // the parent process gives tokens of its identity
+	tokens    bool // the parent process gives tokens of the parent's identity
 	post      choice
 }
 
@@ -56,14 +56,13 @@ func (o *runOptions) command() *cobra.Command {
 		Use:     "run --source ADDRESS --name NAME [flags] -- COMMAND|URL [ARG...]",
 		GroupID: groupFeed,
 		Short:   "Run a program for each batch of changes",
-		Long: `The program is started for each batch. Its standard input has the changes, a line each, as tail prints
-them. If the program exits with 0, the batch is done; otherwise it comes again after a pause. A program
-must be idempotent: after a crash the last two batches may come again. CHANGEFEED_LEASE, _RANGE, _INSTANCE and
-_ATTEMPT (1 at first) are in its environment. With --long-lived, one program
-handles all batches (docs/program.md). A URL gets a POST (docs/webhook.md).
+		Long: `The program is started for each batch, and reads the changes as lines from standard input, as tail prints
+them. Exit code 0 means that the batch is done; otherwise the batch comes again after a pause. The program must be
+idempotent: after a crash the last two batches come again. CHANGEFEED_LEASE, _RANGE, _INSTANCE and _ATTEMPT are set.
+With --long-lived, a program handles all batches (docs/program.md). A URL gets a POST (docs/webhook.md).
 
-All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C waits
---drain for batches in hand; a second one ends at once.`,
+All processes with the same --name, source and lease container share the work. SIGTERM or Ctrl-C waits --drain for
+batches in hand; a second ends at once.`,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer \
     --create-leases -- ./mail.sh
   changefeed run --source docstore:data#orders --name count --create-leases \
@@ -98,7 +97,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.unitOptions.register(cmd, 1,
 		"batches of a lease at once, by key")
-	f.Lookup("variant").Usage = "`name` and version of COMMAND (default by its file)"
+	f.Lookup("variant").Usage = "`name` and version of COMMAND (default by the file)"
 	f.Lookup("from").Usage = "where a new unit begins; also how long ago, as 15m (default beginning; now with --mode all)"
 	f.Var(&o.mode, "mode", "latest version, or all and deletes")
 	metaFlag(cmd, &o.form)
@@ -106,7 +105,7 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.DurationVar(&o.grace, "grace", program.DefaultGrace,
 		"SIGTERM to SIGKILL; less than --drain")
 	f.IntVar(&o.jobs, "jobs", 0, "programs at once, of all leases; 0 is no limit")
-	f.BoolVar(&o.longLived, "long-lived", false, "one program for all batches, by a contract")
+	f.BoolVar(&o.longLived, "long-lived", false, "a single program for all batches, by a contract")
 	o.post = choice{string(webhook.FormArray), []string{
 		string(webhook.FormArray), string(webhook.FormLines), string(webhook.FormCloudEvents),
 	}}
@@ -116,13 +115,13 @@ func (o *runOptions) register(cmd *cobra.Command) {
 	f.BoolVar(&o.Options.Manual, "manual", false, "the program of the contract confirms batches itself")
 }
 
-// run runs the processor until it is stopped.
+// run runs the processor until the stop.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	p, err := o.prepare(cmd, args)
 	if err != nil {
 		return err
 	}
-	// Without a reader, the program would end at its first write, and its batch would be redelivered for ever.
+	// Without a reader, the program would end at the first write, and the batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	err = o.ui.during(cmd, o.report, ui.Options{Name: p.one.Options.Instance}, func(on *ui.UI) error {
@@ -142,7 +141,7 @@ func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, erro
 	if err := cmp.Or(o.checkFlags(), o.checkContract(untilStdin), o.checkWebhook(cmd, args)); err != nil {
 		return nil, err
 	}
-	if len(args) > 0 { // a parent process names its variant itself
+	if len(args) > 0 { // a parent process names the variant itself
 		o.Options.Variant = cmp.Or(o.Options.Variant, handlerVariant(args))
 	}
 	i, err := o.newInstance(cmd)
@@ -163,7 +162,7 @@ func (o *runOptions) prepare(cmd *cobra.Command, args []string) (*prepared, erro
 	return p, err
 }
 
-// programRunner returns what runs the processor with a program for each batch.
+// programRunner returns the runner of the processor with a program for each batch.
 func (o *runOptions) programRunner(cmd *cobra.Command, i *instance.Instance, command []string) (runner, error) {
 	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), i.Log))
 	if err != nil {
@@ -184,7 +183,7 @@ func (o *runOptions) checkFlags() error {
 	// A new unit of all versions can begin only now. If --from contained a time, the source would refuse this time at
 	// the first read.
 	if o.mode.IsAll() {
-		// Without its metadata a delete would be empty.
+		// Without metadata a delete would be empty.
 		o.Options.Mode, o.form.Meta = feed.AllVersionsAndDeletes, true
 		if !o.from.Value.IsNow() {
 			return usage.Flag("from", o.from.String(), "now with --mode all")

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/changefeed/trigger/program"
 )
 
-// The command run with a program that speaks the contract of trigger/contract: one that run starts and keeps
-// (--long-lived), or one that has started run (--stdio).
+// The command run with a program that speaks the contract of trigger/contract: a program that run starts and keeps
+// (--long-lived), or a program that has started run (--stdio).
 
 // checkContract refuses flags that do not fit a program of the contract.
 func (o *runOptions) checkContract(untilStdin bool) error {
@@ -44,7 +44,7 @@ func (o *runOptions) checkContract(untilStdin bool) error {
 	return nil
 }
 
-// workerRunner returns what runs the processor with a long-lived program.
+// workerRunner returns the runner of the processor with a long-lived program.
 func (o *runOptions) workerRunner(cmd *cobra.Command, i *instance.Instance, command []string) (runner, error) {
 	var end context.CancelCauseFunc
 	settings := o.workerOptions(i.Options.Instance)
@@ -75,7 +75,7 @@ func inOrder(ctx context.Context, err error) error {
 	return err
 }
 
-// workerOptions returns what the flags say about a program of the contract.
+// workerOptions returns the options of a contract's program in the flags.
 func (o *runOptions) workerOptions(instance string) program.WorkerOptions {
 	return program.WorkerOptions{
 		Unit: o.Name, Instance: instance, Manual: o.Options.Manual, Timeout: o.Options.HandlerTimeout,
@@ -83,13 +83,13 @@ func (o *runOptions) workerOptions(instance string) program.WorkerOptions {
 	}
 }
 
-// letAsk lets a program ask questions about its unit.
+// letAsk lets a program ask questions about the unit.
 func letAsk(i *instance.Instance, settings *program.WorkerOptions) {
 	i.Live = unit.NewLive()
 	settings.Status, settings.CaughtUp, settings.Hint = i.Live.Status, i.Live.CaughtUp, place.Hint
 }
 
-// parentRunner returns what runs the processor with the parent process as its program, until the parent closes its
+// parentRunner returns the runner of the processor with the parent process as the program, until the parent closes the
 // pipe.
 func (o *runOptions) parentRunner(cmd *cobra.Command, i *instance.Instance) runner {
 	return func(ctx context.Context) error {
@@ -102,7 +102,7 @@ func (o *runOptions) parentRunner(cmd *cobra.Command, i *instance.Instance) runn
 	}
 }
 
-// runForParent runs the processor with the parent process as its program, until the parent closes its pipe.
+// runForParent runs the processor with the parent process as the program, until the parent closes the pipe.
 func (o *runOptions) runForParent(
 	ctx context.Context, cmd *cobra.Command, i *instance.Instance, settings program.WorkerOptions,
 ) error {

@@ -11,12 +11,12 @@ import (
 	"github.com/millrace/changefeed/trigger/program"
 )
 
-// The flag --token-from-program of run: the parent process lends its identity over the pipe.
+// The flag --token-from-program of run: the parent process lends an identity over the pipe.
 
 // lentIdentity is the identity of the parent process.
 type lentIdentity struct{ parent *program.Parent }
 
-// GetToken implements [azcore.TokenCredential]. The account's scope is a single one.
+// GetToken implements [azcore.TokenCredential]. The account has a single scope.
 func (l lentIdentity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	if len(o.Scopes) != 1 {
 		return azcore.AccessToken{}, errors.New("want one scope for a token of the parent process")

@@ -28,7 +28,7 @@ func isURL(command []string) bool {
 	return scheme == "http" || scheme == "https"
 }
 
-// checkWebhook refuses flags that do not fit a URL, and --post without one.
+// checkWebhook refuses flags that do not fit a URL, and --post without a URL.
 func (o *runOptions) checkWebhook(cmd *cobra.Command, command []string) error {
 	switch {
 	case !isURL(command) && cmd.Flags().Changed("post"):
@@ -45,13 +45,14 @@ func (o *runOptions) checkWebhook(cmd *cobra.Command, command []string) error {
 	return nil
 }
 
-// webhookOptions returns what the flags say. The processor, which divides late batches, has to end a request first.
+// webhookOptions returns the options of a webhook in the flags. The processor, which divides late batches, has to end a
+// request first.
 func (o *runOptions) webhookOptions() webhook.Options {
 	limit := cmp.Or(o.Options.HandlerTimeout, 10*time.Minute) // as the processor does
 	return webhook.Options{Form: webhook.Form(o.post.value), Meta: o.form.Meta, Timeout: 2 * limit}
 }
 
-// webhookRunner returns what runs the processor with a URL as its handler.
+// webhookRunner returns the runner of the processor with a URL as the handler.
 func (o *runOptions) webhookRunner(i *instance.Instance, url string) (runner, error) {
 	options := o.webhookOptions()
 	var err error

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// The command serve. cmd/changefeed/internal/web decides what is served and where, and which combinations of flags
-// are unsafe.
+// The command serve. cmd/changefeed/internal/web decides the addresses and their handlers, and refuses unsafe
+// combinations of flags.
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
@@ -36,9 +36,9 @@ func serveCommand() *cobra.Command {
 		Short:   "Serve a store by the protocol of Azure Cosmos DB",
 		Long: `Unmodified SDKs work with the server. Without --db the store is in memory, and gone when the server ends.
 
-The server makes a certificate for localhost, keeps it in DIR/tls until it nearly expires, and says how clients trust it.
-Its key is the emulator's, which anybody knows. So if other machines can reach an address, --account-key or
-$CHANGEFEED_KEY is needed: the base64 of 16 bytes or more, such as openssl rand -base64 64 prints.
+The server makes a certificate for localhost, keeps the certificate in DIR/tls until shortly before expiry, and says how
+clients trust it. The default key is the emulator's, which is public. So if other machines can reach an address,
+--account-key or $CHANGEFEED_KEY is needed: the base64 of 16 bytes or more, such as openssl rand -base64 64 prints.
 
 With --roles, Entra tokens are accepted too. docs/server.md describes all flags.`,
 		Example: `  changefeed serve
@@ -66,7 +66,7 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 		"`key` for reading; twice for a secondary key (default $"+web.ReadOnlyVariable+")")
 	f.StringArrayVar(&o.Hosts, "allow-host", nil,
 		"`name` by which clients call a server with the emulator's key; repeatable")
-	f.StringVar(&o.Cert, "cert", "", "`file` with your certificate and its issuers")
+	f.StringVar(&o.Cert, "cert", "", "`file` with your certificate and the issuers")
 	f.StringVar(&o.KeyFile, "cert-key", "", "`file` with the private key of --cert")
 	f.StringVar(&o.Level, "consistency", "Session",
 		"`level` that clients are told; each is served as Strong")
@@ -128,8 +128,7 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	})
 }
 
-// refuseEmpty refuses flags given as empty, as by a variable that is not set: the server would be another one
-// than its user wants.
+// refuseEmpty refuses empty flags, as from a variable that is not set: the server would not be as the user wants.
 func refuseEmpty(cmd *cobra.Command) error {
 	for _, f := range []struct{ name, want string }{
 		{"db", "a directory, or leave --db out for a store in memory"},

@@ -26,9 +26,9 @@ type skipped struct {
 	ID       string          `json:"id" about:"of the document"`
 	Key      json.RawMessage `json:"key" about:"the partition key, an array"`
 	LSN      int64           `json:"lsn" about:"of the change"`
-	Attempts int             `json:"attempts" about:"how often the handler has received it"`
-	Since    time.Time       `json:"since" about:"when it failed first"`
-	Done     bool            `json:"done" about:"false after a dry run, and if an error has left it"`
+	Attempts int             `json:"attempts" about:"how often the handler has received the change"`
+	Since    time.Time       `json:"since" about:"time of the first failure"`
+	Done     bool            `json:"done" about:"false after a dry run, and if an error prevented the skip"`
 }
 
 // ReportedAs implements [report.Value].
@@ -51,9 +51,9 @@ func leasesSkipCommand() *cobra.Command {
 		Use:   "skip [ADDRESS] --name NAME [--change ID]",
 		Short: "Skip the batch or the change at which a lease fails",
 		Long: `The handler does not get these changes any more, and later changes of their keys go on. Without --change, --key and --lsn
-the whole batch is skipped that the lease has failed at for the longest; with them a single change that fails. The owner of
-the lease finishes the batch in its handler first. If the lease has passed one of the changes by then, or does not fail at
-it any more, nothing is skipped, and the command says so.
+the whole batch is skipped that the lease has failed at for the longest; with them a single change that fails. The owner
+of the lease finishes the batch in the handler first. If the lease has then passed any of the changes, or the change
+does not fail any more, nothing is skipped, and the command says so.
 
 A skip leaves a line in the history (changefeed leases history). A reset to an earlier position brings the changes back. On
 a terminal the command lists the changes and asks; elsewhere --yes is required, or --dry-run to see the list.`,
@@ -70,7 +70,7 @@ a terminal the command lists the changes and asks; elsewhere --yes is required, 
 	return cmd
 }
 
-// run finds what fails, asks, and skips what was shown.
+// run finds failing changes, asks, and skips the shown changes.
 func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
 	if o.lsn < 0 || o.lsn == 0 && cmd.Flags().Changed("lsn") {
 		return usage.Flag("lsn", fmt.Sprint(o.lsn), "the LSN of a change, more than 0")
@@ -99,7 +99,7 @@ func (o *skipOptions) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// meant returns what the flags say of the change to skip.
+// meant returns the description of the changes to skip in the flags.
 func (o *skipOptions) meant() unit.MeantChange {
 	return unit.MeantChange{ID: o.change, Key: o.key.Value, LSN: o.lsn}
 }

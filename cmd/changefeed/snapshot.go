@@ -47,9 +47,9 @@ func leasesRestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE|- [ADDRESS] --name NAME",
 		Short: "Give a unit the positions of a snapshot",
-		Long: `Changes since the snapshot are delivered again. Partitions may have been split or merged since. A unit without leases is
-made; it needs --source. So a unit of .NET or Java continues as a unit of this processor: stop the other processors, take
-a snapshot, and restore it under another name.
+		Long: `Changes since the snapshot are delivered again. Partitions may have been split or merged since. A unit
+without leases is made if you set --source. So a unit of .NET or Java continues as a unit of this processor: stop the
+other processors, take a snapshot, and restore it under another name.
 
 On a terminal the command asks first; elsewhere --yes is required.`,
 		Example: `  changefeed leases restore before.json --db data --name mailer

@@ -20,9 +20,9 @@ func splitCommand() *cobra.Command {
 		Use:     "split [ADDRESS] [ID]",
 		GroupID: groupStore,
 		Short:   "Split a physical partition in two",
-		Long: `The partition is split in the middle of its range or at --at, and the two new partitions are shown. ID is needed only if
-there are several partitions. Azure splits by itself when a partition grows; here you split on demand, to test your
-consumers.
+		Long: `The partition is split in the middle of the range or at --at, and the two new partitions are shown. ID is
+needed only if there are several partitions. Azure splits by itself when a partition grows; here you split on demand, to
+test your consumers.
 
 A store that no process has open is changed in place. A store that changefeed serve has open is changed over the server,
 which needs the read-write key.`,
@@ -53,8 +53,8 @@ which needs the read-write key.`,
 	return cmd
 }
 
-// addressFirst divides arguments into the address of a container, if there is one, and ids of partitions. An id has no
-// colon, but every address has one.
+// addressFirst divides arguments into the address of a container, if any, and ids of partitions. An id has no colon,
+// but every address has one.
 func addressFirst(args []string) (address, ids []string) {
 	if len(args) > 0 && strings.Trim(args[0], "0123456789") != "" {
 		return args[:1], args[1:]

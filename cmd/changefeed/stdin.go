@@ -15,8 +15,8 @@ var errParentGone = errors.New("standard input has ended")
 // untilStdinName is the name of the flag that untilStdinFlag adds.
 const untilStdinName = "until-stdin-closes"
 
-// untilStdinFlag adds the flag --until-stdin-closes to a command that runs until it is stopped. A parent process holds
-// the other end of the pipe, and the system closes it, however the parent ends: also if it is killed.
+// untilStdinFlag adds the flag --until-stdin-closes to a command that runs until a stop. A parent process holds the
+// other end of the pipe, and the system closes that end, however the parent ends, also after a kill.
 func untilStdinFlag(cmd *cobra.Command) {
 	isSet := cmd.Flags().Bool(untilStdinName, false, "end with the parent: when standard input ends")
 	run := cmd.RunE
@@ -34,6 +34,6 @@ func untilStdinFlag(cmd *cobra.Command) {
 		if err := run(cmd, args); !errors.Is(err, errParentGone) {
 			return err
 		}
-		return nil // it has ended during its start, as it should
+		return nil // ended during the start, as intended
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The commands leases pause and resume, and what all commands that steer a unit share. Package admin does the work.
+// The commands leases pause and resume, and the common parts of all commands that steer a unit. Package admin does the
+// work.
 
 // steerOptions are the flags of the commands to steer a unit.
 type steerOptions struct {
@@ -39,7 +40,7 @@ type steerOptions struct {
 	commands unit.Commands
 	opened   feed.Source
 	store    feed.LeaseStore
-	moved    map[string]string // what a reset moves, by the tokens of leases
+	moved    map[string]string // moves of a reset, by the tokens of leases
 	isKey    bool              // a single key is reset
 }
 
@@ -63,7 +64,7 @@ func (o *steerOptions) registerChange(cmd *cobra.Command, kind report.Kind) {
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for the instances of the unit")
 	o.sure.Register(cmd.Flags())
 	cmd.Flags().Lookup("yes").Usage = "do not ask; needed without a terminal"
-	cmd.Flags().Lookup("dry-run").Usage = "say what would be done, and change nothing"
+	cmd.Flags().Lookup("dry-run").Usage = "list the changes without making them"
 	o.report = outputRows(cmd, kind)
 }
 
@@ -76,7 +77,7 @@ func (o *whoFlags) registerWho(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, `text` for others who look at the leases")
 }
 
-// withUnit opens the unit named by the command line, and runs f on it. of names the unit for people.
+// withUnit opens the unit named by the command line, and calls f with the unit. of names the unit for people.
 func (o *steerOptions) withUnit(cmd *cobra.Command, args []string, f func(u *admin.Unit, of string) error) error {
 	at, err := o.containerAddress(cmd, args)
 	if err != nil {
@@ -157,23 +158,23 @@ func whoami() string {
 	return "somebody@" + host
 }
 
-// step is what was done to a lease, for programs.
+// step is an action on a lease, for programs.
 type step struct {
 	Action string          `json:"action" about:"pause, resume or reset"`
 	Lease  string          `json:"lease" about:"token of the lease"`
 	Range  string          `json:"range" about:"of effective partition keys, min-max in hex"`
-	Owner  *string         `json:"owner" about:"instance that had the lease; null if it was free"`
+	Owner  *string         `json:"owner" about:"instance that had the lease; null if the lease was free"`
 	From   *string         `json:"from" about:"position before; null if the lease had none"`
 	To     *string         `json:"to" about:"position after a reset; null for the other actions"`
 	Done   bool            `json:"done" about:"false after a dry run, and for leases that an error has left"`
-	Key    json.RawMessage `json:"key" about:"the partition key of a reset of one key, an array; null for all others"`
+	Key    json.RawMessage `json:"key" about:"the partition key of a reset with --key, an array; null for all others"`
 }
 
 // ReportedAs implements [report.Value].
 func (step) ReportedAs() string { return "step" }
 
 var stepKind = report.Kind{
-	Name: "step", About: "What was done to a lease: leases pause, resume, reset and restore.", Of: step{},
+	Name: "step", About: "The change of a lease: leases pause, resume, reset and restore.", Of: step{},
 }
 
 // steer does something to the leases of the unit, and reports each step. Steps done are reported before an error.
@@ -273,10 +274,10 @@ func leasesPauseCommand() *cobra.Command {
 	var o steerOptions
 	cmd := &cobra.Command{
 		Use:   "pause [ADDRESS] --name NAME",
-		Short: "Deliver nothing of a unit, or of one of its leases, for a while",
+		Short: "Stop the deliveries of a unit or a lease until leases resume",
 		Long: `All instances of the unit give the leases up, and take none of them until changefeed leases resume. A batch in a
 handler is finished first. The command ends when no instance has any of the leases. While no instance runs, the command
-does it alone.
+takes the leases itself.
 
 A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 		Example: `  changefeed leases pause cosmos:shop/leases --name mailer --reason INC-4711
@@ -303,7 +304,7 @@ A processor of another kind (.NET, Java) does not know that a unit is paused.`,
 	return cmd
 }
 
-// sayEarlier says who had paused the leases already, and why: that stays as it is.
+// sayEarlier says who had paused the leases already, and why: the earlier pause stays.
 func (o *steerOptions) sayEarlier(q *admin.Request) {
 	if q == nil {
 		return

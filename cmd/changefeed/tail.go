@@ -47,22 +47,22 @@ func tailCommand() *cobra.Command {
 		Use:     "tail [ADDRESS]",
 		GroupID: groupFeed,
 		Short:   "Follow the change feed of a container",
-		Long: `Each change is a line of JSON: the document, with its system properties. No lease is read or written. tail
-ends at Ctrl-C, or with --once at the end of the feed.
+		Long: `Each change is a line of JSON: the document, with the system properties. No lease is read or written.
+tail ends at Ctrl-C, or with --once at the end of the feed.
 
 With --meta, with -o json and with --mode all, a line is an object that contains the document:
 
-  lsn, time      the commit: changes with one lsn were committed together
+  lsn, time      the commit: changes with the same lsn were committed together
   op             upsert; or create, replace, delete
   id, key        of the document
-  range          that the change was read from
+  range          part of the feed that contains the change
   expired        the time to live has deleted the document
   document       none for a delete
-  previous       the version before, if the container keeps it, and previous_lsn
+  previous       the version before, if the container keeps old versions, and previous_lsn
   next           position after the change, for --after; at the end of a page
 
 -n N writes the oldest N changes. --last N writes the newest N, and then follows: for that tail first reads the whole
-feed. If an account goes away, tail waits for it, as long as --wait says, and goes on where it was.
+feed. If an account goes away, tail waits as long as --wait says, and then goes on.
 
 --mode all needs a container that retains all versions, and begins now or after a position.`,
 		Example: `  changefeed tail --db data --container restaurants --once
@@ -82,7 +82,7 @@ feed. If an account goes away, tail waits for it, as long as --wait says, and go
 	o.selection.register(cmd)
 	f := cmd.Flags()
 	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m (default beginning; now with --mode all)")
-	f.StringVar(&o.after, "after", "", "begin after this `position`, as --meta shows it")
+	f.StringVar(&o.after, "after", "", "begin after this `position`, as in the output of --meta")
 	f.IntVar(&o.last, "last", 0, "begin `N` changes before the end; reads the whole feed first")
 	f.Var(&o.mode, "mode", "latest version of documents, or all versions and deletes")
 	f.BoolVar(&o.once, "once", false, "end at the end of the feed")

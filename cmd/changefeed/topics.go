@@ -30,7 +30,7 @@ var environment = []struct {
 	{
 		"",
 		place.KeyVariable,
-		"Key of the account: of $COSMOS_ENDPOINT or $COSMOS_CONNECTION_STRING, if one is set, and otherwise of the " +
+		"Key of the account: of $COSMOS_ENDPOINT or $COSMOS_CONNECTION_STRING, if set, and otherwise of the " +
 			"account that the command names, unless a context names it. Default: Microsoft Entra ID or, on a loopback address, the emulator's " +
 			"key.",
 	},
@@ -50,7 +50,7 @@ var environment = []struct {
 	{
 		"Contexts",
 		contexts.ContextVariable,
-		"Name of the context, if --context is not set. Default: the current one.",
+		"Name of the context, if --context is not set. Default: the current context.",
 	},
 	{
 		"",
@@ -76,9 +76,9 @@ var environment = []struct {
 	{
 		"Output",
 		"NO_COLOR",
-		"If it is set, there are no colours.",
+		"Any value turns colours off.",
 	},
-	{"", "TERM", "If it is dumb, there are no colours, and progress is written in new lines."},
+	{"", "TERM", "The value dumb turns colours off, and progress is written in new lines."},
 	{
 		"Memory",
 		"GOGC",

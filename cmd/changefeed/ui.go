@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
-// uiFlag is the flag with the address of the dashboard, and uiWriteFlag the one that lets people act there.
+// uiFlag is the flag with the address of the dashboard, and uiWriteFlag the flag that lets people act there.
 const (
 	uiFlag      = "ui"
 	uiWriteFlag = "ui-write"

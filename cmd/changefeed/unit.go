@@ -25,7 +25,7 @@ type unitOptions struct {
 	from   arg.Start
 	report *report.Report
 	ui     uiOptions
-	secret string // signs the requests to a webhook; empty means the one of the environment
+	secret string // signs the requests to a webhook; empty means the secret of the environment
 }
 
 // unitFlags are the flags of a command that runs an instance of a unit. The command host reads them from a file.
@@ -41,9 +41,9 @@ type prepared struct {
 	one    *instance.Instance // nil for an app
 	name   string             // for people
 	source string             // the monitored containers, for people
-	places []string           // of its units: a host runs each of them once
-	files  string             // what its own files say; empty if it has none
-	told   []string           // what its user should know of these files
+	places []string           // of the units: a host runs each of them once
+	files  string             // content of an app's files; empty without files
+	told   []string           // notices for the user about these files
 	tell   func(format string, args ...any)
 	once   bool
 	settle func(in surroundings) // before check and run, if the process is a host
@@ -55,14 +55,14 @@ type prepared struct {
 // runner runs a unit until ctx ends.
 type runner func(ctx context.Context) error
 
-// surroundings are what a host gives its units.
+// surroundings are shared by all units of a host.
 type surroundings struct {
 	stores  *place.Opener
 	signals []os.Signal
 	exit    func()
 }
 
-// preparedOf returns the unit of an instance, without its runner.
+// preparedOf returns the unit of an instance, without the runner.
 func preparedOf(i *instance.Instance) *prepared {
 	return &prepared{
 		one: i, name: i.Name, source: i.Settings.Source, once: i.Once, check: i.Check,
@@ -87,7 +87,7 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f.StringVar(&o.Source, "source", "", "`address` of the monitored container")
 	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container (default leases)")
 	f.StringVar(&o.Name, "name", "", "`name` of the unit")
-	f.StringVar(&o.Options.Variant, "variant", "", "`name` of the handler and its version, which instances compare")
+	f.StringVar(&o.Options.Variant, "variant", "", "`name` and version of the handler, which instances compare")
 	f.Var(&o.from, "from", "where a new unit begins; also how long ago, as 15m (default beginning)")
 	f.IntVar(&o.Options.MaxItems, "batch-size", 0, "changes in a batch, at most; 0 is a whole page")
 	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "least number of leases of the unit")
@@ -157,8 +157,8 @@ func logHandler(cmd *cobra.Command, r *report.Report, level slog.Level) slog.Han
 	return slog.NewTextHandler(cmd.ErrOrStderr(), options)
 }
 
-// withoutSecrets takes passwords and the like out of what a line of the log has beside its message, such as an error
-// with the address of a broker. The message itself may be a line of the user's program.
+// withoutSecrets removes passwords and the like from the attributes of a log line, such as an error with the address of
+// a broker. The message itself may be a line of the user's program.
 func withoutSecrets(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.MessageKey {
 		return a

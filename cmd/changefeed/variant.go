@@ -34,7 +34,7 @@ func handlerVariant(args []string) string {
 }
 
 // commandVariant names a command: the file name of its program or script, and a hash of the content of that file and
-// of all arguments. If the file cannot be read, the hash is that of the command alone. Without its directory, the name
+// of all arguments. If the file cannot be read, the hash is that of the command alone. Without the directory, the name
 // is the same on all machines.
 func commandVariant(command []string) string {
 	h := sha256.New()
@@ -69,7 +69,7 @@ func addContent(h io.Writer, path string) {
 		return
 	}
 	defer f.Close()
-	_, _ = io.Copy(h, f) // a file that cannot be read has the hash of its arguments
+	_, _ = io.Copy(h, f) // for an unreadable file, the hash covers the arguments
 }
 
 // brokerVariant names a broker: its scheme and host, with a hash of the path, without a user and parameters. The path

@@ -17,7 +17,7 @@ import (
 
 // build describes the sources from which the binary was built.
 type build struct {
-	Version  string  `json:"version" about:"of the module; (devel) for a build from its sources"`
+	Version  string  `json:"version" about:"of the module; (devel) for a build from a checkout"`
 	Commit   *string `json:"commit" about:"of the sources"`
 	Modified bool    `json:"modified" about:"the sources were changed after the commit"`
 	Time     *string `json:"time" about:"of the commit"`
@@ -57,7 +57,7 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		GroupID: groupTools,
-		Short:   "Show what this binary was built from",
+		Short:   "Show the version and the origin of this binary",
 		Long:    `The version of the module, the commit, and the release of Go. A report of a defect needs all three.`,
 		Example: `  changefeed version
   changefeed version -o json | jq -r .commit

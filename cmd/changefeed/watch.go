@@ -30,25 +30,25 @@ func leasesWatchCommand() *cobra.Command {
 	var o watchOptions
 	cmd := &cobra.Command{
 		Use:   "watch [ADDRESS]",
-		Short: "Show the leases again and again, until you end it",
+		Short: "Show the leases again and again, until Ctrl-C",
 		Long: `The leases, as changefeed leases shows them, every few seconds. On a terminal the tables stay in place; elsewhere each round
-begins with a line with the time. With -o json each round writes its rows. The command ends at Ctrl-C, after --max rounds, or
-with exit code 5 when it finds a fault of --fail-on, such as
+begins with a line with the time. With -o json each round writes the rows. The command ends at Ctrl-C, after --max
+rounds, or with exit code 5 at a fault of --fail-on, such as
 
 ` + unit.FaultsAbout() + `
 
-From the second round on, the first line of a unit that is behind says how many changes are handled a second, and when it will
-have caught up at this pace; the rows of -o json say that of each lease.
+From the second round on, the first line of a unit that is behind says how many changes are handled a second, and when
+the unit will have caught up at this pace; the rows of -o json say that of each lease.
 
-If the leases cannot be read for a while, one line says so, and one when they can be read again. A store in a directory is
-open only while it is read.`,
+If the leases cannot be read for a while, a line says so, and another line says when they can be read again. A store in
+a directory is open only during the reads.`,
 		Example: `  changefeed leases watch --db data
   changefeed leases watch http://127.0.0.1:8081/shop/leases --every 10s
   changefeed leases watch --db data -o json --fields lease,lag --max 10`,
 		RunE: o.run,
 	}
 	o.register(cmd)
-	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "time from one round to the next")
+	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "time between the rounds")
 	cmd.Flags().IntVarP(&o.rounds, "max", "n", 0, "end after `N` rounds; 0 is no limit")
 	return cmd
 }
@@ -90,7 +90,7 @@ func (o *watchOptions) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// beginRound separates a round from the one before.
+// beginRound separates a round from the round before.
 func (o *watchOptions) beginRound(round int) {
 	if !o.report.ForPeople() {
 		return

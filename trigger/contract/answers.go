@@ -67,7 +67,7 @@ const (
 	maxHeartbeat = time.Hour
 )
 
-// obeyMessage does what a message of the program says.
+// obeyMessage carries out a message of the program.
 func (h *Host) obeyMessage(line []byte, m *toHost) error {
 	switch m.Type {
 	case KindStop:
@@ -86,7 +86,7 @@ func (h *Host) obeyMessage(line []byte, m *toHost) error {
 	return nil
 }
 
-// endBatch ends a batch as its answer says.
+// endBatch ends a batch according to the answer.
 func (h *Host) endBatch(line []byte, m *toHost) error {
 	c := h.findCall(m.ID)
 	if c == nil {
@@ -99,7 +99,7 @@ func (h *Host) endBatch(line []byte, m *toHost) error {
 	case KindFailed:
 		var wrong error
 		if outcome, wrong = m.failure(line, len(c.batch.Changes)); wrong != nil {
-			return wrong // the batch stays in hand, so that it is blamed for the end and not another one
+			return wrong // the batch stays in hand, so that this batch and no other is blamed for the end
 		}
 	}
 	h.answerCall(m.ID, outcome)

@@ -38,8 +38,8 @@ func (u *unconfirmed) add(id int64, b *feed.Batch) {
 	}
 }
 
-// abandon abandons what a program has handled and cannot confirm any more, because it has ended. What it has in hand
-// has failed, and what it has asked to confirm is abandoned when that has failed too.
+// abandon abandons the batches that an ended program has handled and cannot confirm any more. The batches in hand have
+// failed, and batches with a pending checkpoint are abandoned when the checkpoint has failed too.
 func (u *unconfirmed) abandon(inHand map[int64]*call) {
 	for _, id := range u.order {
 		if b := u.batches[id]; b != nil && inHand[id] == nil && u.asked[id] == 0 {

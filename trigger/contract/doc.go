@@ -9,8 +9,8 @@
 //		Client: "mailer 1.4", Batches: 8,
 //	})
 //
-// A message is a JSON object on a line of its own, in UTF-8. Its member "type" names the kind of the message. An end
-// ignores members that it does not know. A kind that it does not know breaks the contract.
+// A message is a JSON object on a separate line, in UTF-8. The member "type" names the kind of the message. Both ends
+// ignore unknown members. An unknown kind breaks the contract.
 //
 //	host                                program
 //	 |  hello: version, unit, instance     |

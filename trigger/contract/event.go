@@ -40,10 +40,10 @@ const (
 	Ended    = "ended"    // an outage
 )
 
-// An Event says what has happened in the processor. Members that do not belong to its kind are empty.
+// An Event is an event of the processor. Members that do not belong to its kind are empty.
 type Event struct {
 	Type   Kind   `json:"type"`
-	Missed int    `json:"missed,omitempty"` // events left out before this one, because the program did not read
+	Missed int    `json:"missed,omitempty"` // events left out before this event, because the program did not read
 	Lease  string `json:"lease,omitempty"`  // token: of a lease, a letter or a problem
 	What   string `json:"what,omitempty"`   // of a lease or an outage
 
@@ -64,10 +64,11 @@ type Event struct {
 	Origin  string `json:"origin,omitempty"`  // of a problem: a [feed.Origin]
 	Attempt int    `json:"attempt,omitempty"` // of a problem: of the batch that has failed
 	Error   string `json:"error,omitempty"`   // of a problem: the text
-	Hint    string `json:"hint,omitempty"`    // of a problem: what to do, if that is known
+	Hint    string `json:"hint,omitempty"`    // of a problem: the next step, if known
 }
 
-// EventHooks returns hooks that make events. hint returns what to do about an error, or an empty text; it may be nil.
+// EventHooks returns hooks that make events. hint returns the next step after an error, or an empty text; hint may be
+// nil.
 func EventHooks(tell func(Event), hint func(error) string) feed.Hooks {
 	return feed.Hooks{
 		Ready: func(context.Context) { tell(Event{Type: KindReady}) },
@@ -136,7 +137,7 @@ const maxEvents = 1000
 // WantsEvents reports whether the hello of the program asks for events.
 func (h *Host) WantsEvents() bool { return h.hello.Events }
 
-// Tell sends an event to the program, if its hello has asked for events. Tell does not wait for the program.
+// Tell sends an event to the program, if the program's hello has asked for events. Tell does not wait for the program.
 func (h *Host) Tell(e Event) {
 	if !h.hello.Events {
 		return

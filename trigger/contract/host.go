@@ -19,7 +19,7 @@ type HostOptions struct {
 	// Unit and Instance are told to the program: the name of the deployment unit and of the instance.
 	Unit, Instance string
 
-	// Manual says that the processor has Options.Manual: the program must confirm what it has handled.
+	// Manual says that the processor has Options.Manual: the program must confirm handled batches.
 	Manual bool
 
 	// Timeout is the processor's Options.HandlerTimeout, which the program is told with each batch; 0 is no limit.
@@ -39,8 +39,8 @@ type HostOptions struct {
 	// Events says that the owner of the host calls [Host.Tell] with the events of the processor.
 	Events bool
 
-	// Status and CaughtUp answer the questions of the program about its unit. Each may wait until the processor runs.
-	// A program of a host without them cannot ask.
+	// Status and CaughtUp answer the questions of the program about the unit. Each may wait until the processor runs. A
+	// program of a host without them cannot ask.
 	Status   func(context.Context) (UnitStatus, error)
 	CaughtUp func(context.Context) error
 
@@ -51,7 +51,7 @@ type HostOptions struct {
 // ErrNotHeeded: the program has not answered a cancel in time.
 var ErrNotHeeded = errors.New("the program has not given a canceled batch up in time")
 
-// ErrEnded: the program has closed its end of the connection, usually because it has ended.
+// ErrEnded: the program has closed its end of the connection, usually because the program has ended.
 var ErrEnded = errors.New("the program has closed the connection")
 
 // ErrNotSent wraps the error of [Host.Handle] if the connection ended before the batch was sent: the program cannot be
@@ -95,8 +95,9 @@ type call struct {
 	answer chan error // has room for the outcome
 }
 
-// Connect makes a host of a connection: it sends its hello and waits for that of the program, until ctx ends. The
-// program reads from w and writes to r. After the connection has ended, and if Connect fails, close r, and call Wait.
+// Connect makes a host of a connection: Connect sends the host's hello and waits for the program's hello, until ctx
+// ends. The program reads from w and writes to r. After the connection has ended, and if Connect fails, close r, and
+// call Wait.
 func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Host, error) {
 	h := &Host{
 		opts: o, calls: map[int64]*call{},
@@ -128,8 +129,8 @@ func Connect(ctx context.Context, r io.Reader, w io.Writer, o HostOptions) (*Hos
 	return h, nil
 }
 
-// writeFailed ends the connection with a program that reads no more. What it has said before may still be in the pipe,
-// so the end waits for that of the pipe, for a short time.
+// writeFailed ends the connection with a program that reads no more. Earlier messages of the program may still be in
+// the pipe, so writeFailed first waits for the end of the pipe, for a short time.
 func (h *Host) writeFailed() {
 	if !pause.UntilClosed(h.done, time.Second) {
 		h.endConnection(ErrEnded)
@@ -142,7 +143,7 @@ const silentPeriods = 3
 // Batches returns how many batches the program handles at once.
 func (h *Host) Batches() int { return h.hello.Batches }
 
-// Client returns the name that the program gives its library, such as "python 1.0"; empty if it gives none.
+// Client returns the name of the program's library, such as "python 1.0"; empty if unknown.
 func (h *Host) Client() string { return h.hello.Client }
 
 // Done returns a channel that is closed when the connection has ended.
@@ -168,11 +169,11 @@ func (h *Host) Wait() { h.work.Wait() }
 // AwaitWritten waits, after Close, until the program was sent everything, at most for a time: a program may not read.
 func (h *Host) AwaitWritten(limit time.Duration) { pause.UntilClosed(h.mute, limit) }
 
-// Close ends the connection: the program sees the end of its input.
+// Close ends the connection: the program sees the end of the input.
 func (h *Host) Close() { h.endConnection(ErrClosed) }
 
 // Fail ends the connection as Close does, and tells a program that wants events why: the processor has ended with an
-// error. code, reason and hint may be empty: the class of the error, its word of [feed.CodeOf], and what to do.
+// error. code, reason and hint may be empty: the class of the error, the word of [feed.CodeOf], and the next step.
 func (h *Host) Fail(text, code, reason, hint string) {
 	if h.hello.Events {
 		h.lines.sendLine(encode(toProgram{
@@ -191,7 +192,7 @@ func (h *Host) Stop(within time.Duration) {
 }
 
 // Handle sends a batch to the program and returns the outcome: nil, a [*feed.Failure] or another error. If ctx ends
-// first, Handle tells the program and waits until it has given the batch up.
+// first, Handle tells the program and waits until the program has given the batch up.
 func (h *Host) Handle(ctx context.Context, b *feed.Batch) error {
 	select {
 	case h.slots <- struct{}{}:
@@ -290,14 +291,14 @@ func (h *Host) giveUp(ctx context.Context, id int64, c *call) error {
 	}
 }
 
-// findCall returns the call of a batch that the program has; nil if it has none of this id.
+// findCall returns the call of a batch that the program has; nil if there is no call with this id.
 func (h *Host) findCall(id int64) *call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.calls[id]
 }
 
-// takeCall ends a call, and returns it; nil if there is none.
+// takeCall ends and returns a call; nil if there is none.
 func (h *Host) takeCall(id int64) *call {
 	h.mu.Lock()
 	defer h.mu.Unlock()

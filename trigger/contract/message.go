@@ -19,8 +19,8 @@ import (
 // Version is the version of the contract. Both ends say it in their hello.
 const Version = 1
 
-// maxMessage is the largest number of bytes of a message from the program. Its answers are small, so a longer line is
-// a mistake, such as a document that was printed to the wrong pipe.
+// maxMessage is the largest number of bytes of a message from the program. Answers are small, so a longer line is a
+// mistake, such as a document that was printed to the wrong pipe.
 const maxMessage = 16 << 20
 
 // maxText is the largest number of bytes of an error text that the host keeps.
@@ -36,7 +36,7 @@ const (
 	KindCancel       Kind = "cancel"       // to the program: give a batch up
 	KindStop         Kind = "stop"         // to the program: no further batch comes; to the host: end the processor
 	KindCheckpointed Kind = "checkpointed" // to the program: the outcome of a checkpoint
-	KindError        Kind = "error"        // to the program: how it has broken the contract, or why the processor ends
+	KindError        Kind = "error"        // to the program: how the program has broken the contract, or why the processor ends
 	KindDone         Kind = "done"         // to the host: a batch is handled
 	KindFailed       Kind = "failed"       // to the host: a batch, or a part of it, has failed
 	KindReleased     Kind = "released"     // to the host: a canceled batch is given up
@@ -50,7 +50,7 @@ type Cause string
 // The causes.
 const (
 	CauseLost    Cause = "lost"    // another instance may own the lease soon: the program must have no effect any more
-	CauseTimeout Cause = "timeout" // the batch takes longer than it may
+	CauseTimeout Cause = "timeout" // the batch takes longer than HandlerTimeout
 	CauseStopped Cause = "stopped" // the processor stops or gives the lease away, and its patience is over
 )
 
@@ -82,7 +82,7 @@ type hostHello struct {
 	Version  int    `json:"version"`
 	Unit     string `json:"unit,omitempty"`
 	Instance string `json:"instance,omitempty"`
-	Manual   bool   `json:"manual,omitempty"` // the program must send a checkpoint for what it has handled
+	Manual   bool   `json:"manual,omitempty"` // the program must send checkpoints for handled batches
 
 	Can []string `json:"can,omitempty"` // abilities; a program uses none that is not here
 }
@@ -126,7 +126,7 @@ type failedItem struct {
 	Untried bool   `json:"untried,omitempty"`
 }
 
-// programHello is what only the hello of a program has.
+// programHello has the members that only the hello of a program has.
 type programHello struct {
 	Version   int     `json:"version,omitempty"`
 	Client    string  `json:"client,omitempty"`
@@ -143,7 +143,7 @@ type toHost struct {
 
 	programHello
 
-	// of a question, how long its answer may take; 0 is no limit
+	// of a question, how long the answer may take; 0 is no limit
 	Seconds float64 `json:"seconds,omitempty"`
 
 	// the answer to a request for a token
@@ -177,7 +177,7 @@ func (e *BreachError) Error() string {
 // maxQuote is the number of bytes of a message that an error quotes.
 const maxQuote = 200
 
-// maybeToken is in a message that may have a token, also if it is no JSON or has other names: the word, or the
+// maybeToken is in a message that may have a token, also in invalid JSON or with other names: the word, or the
 // beginning of a token of Microsoft Entra ID. The member of a hello that offers tokens is none.
 var (
 	maybeToken   = regexp.MustCompile(`(?i:token)|eyJ`)
@@ -198,8 +198,8 @@ func breach(message []byte, reason string, args ...any) *BreachError {
 }
 
 // readLine returns the next message without its line end; at the end of the pipe, io.EOF. If the last message has no
-// line end, the other end has died while it wrote, and the message is dropped. The line is valid until the next call
-// if it fits into the buffer of r.
+// line end, the other end has died during the write, and the message is dropped. A line that fits into the buffer of r
+// is valid until the next call.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var long []byte
 	for {

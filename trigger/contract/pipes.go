@@ -12,7 +12,7 @@ const (
 	EnvWrite = "CHANGEFEED_WRITE_FD"
 )
 
-// Pipes returns the pipes of a program that a processor has started: it reads from in and writes to out.
+// Pipes returns the pipes of a program that a processor has started: the program reads from in and writes to out.
 func Pipes() (in, out *os.File, err error) {
 	if in, err = pipe(EnvRead); err != nil {
 		return nil, nil, err

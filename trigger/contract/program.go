@@ -23,8 +23,8 @@ type ProgramOptions struct {
 	Batches   int           // how many batches the program handles at once; the default is 1
 	Heartbeat time.Duration // time between heartbeats; 0 is none
 
-	// Event is called with each event of the processor. It must return soon, because no message is read meanwhile. Nil
-	// asks for no events.
+	// Event is called with each event of the processor. Event must return soon, because no message is read meanwhile.
+	// Nil asks for no events.
 	Event func(Event)
 
 	// Unit, if set, asks the processor about its unit while Serve runs.
@@ -34,7 +34,7 @@ type ProgramOptions struct {
 	Token func(ctx context.Context, scope string) (Token, error)
 }
 
-// ErrHostGone: the host has closed the connection without a stop before, usually because it has died.
+// ErrHostGone: the host has closed the connection without a stop before, usually because the host has died.
 var ErrHostGone = errors.New("the processor has closed the connection")
 
 // program is the program's end of a connection.
@@ -51,9 +51,9 @@ type program struct {
 	confirm map[int64][]chan error            // checkpoints whose outcomes are awaited, by batch
 }
 
-// Serve is the program's end of a connection: it reads from r, writes to w, and calls the handler for each batch, until
-// the host closes the connection or ctx ends. If the host has said stop before, Serve returns nil. Serve returns when
-// all calls have ended.
+// Serve is the program's end of a connection: Serve reads from r, writes to w, and calls the handler for each batch,
+// until the host closes the connection or ctx ends. If the host has said stop before, Serve returns nil. Serve returns
+// when all calls have ended.
 func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, o ProgramOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -80,7 +80,7 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, handler feed.Handler, 
 	select {
 	case err := <-ended:
 		cause := feed.ErrStopped
-		if err != nil { // the host is dead: another instance takes its leases
+		if err != nil { // the host is dead: another instance takes the leases
 			cause = feed.ErrLeaseLost
 		}
 		p.endCalls(cause)
@@ -209,7 +209,7 @@ func (p *program) beginBatch(m *fromHost) error {
 	return nil
 }
 
-// cancelBatch ends the context of a batch, if the handler still has it.
+// cancelBatch ends the context of a batch, if the handler still has the batch.
 func (p *program) cancelBatch(id int64, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *program) cancelBatch(id int64, cause error) {
 	}
 }
 
-// unlessOver calls a function, unless Serve ends: what comes later is not taken any more.
+// unlessOver calls a function, unless Serve ends: later messages are not taken any more.
 func (p *program) unlessOver(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,7 +241,7 @@ func (p *program) endCalls(cause error) {
 	}
 }
 
-// answerOf returns the answer for what the handler has returned for a batch of n changes.
+// answerOf returns the answer for the handler's error for a batch of n changes.
 func answerOf(id int64, err error, isCanceled bool, n int) toHost {
 	m := toHost{Type: KindFailed, ID: id}
 	f, isPart := errors.AsType[*feed.Failure](err)

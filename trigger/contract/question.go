@@ -9,9 +9,10 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Questions of a program about its unit. The host's hello names those that it answers.
+// Questions of a program about the unit. The host's hello names the questions that the host answers.
 
-// The kinds of questions. Each is a message to the host with an id, and its answer is of the same kind and has this id.
+// The kinds of questions. Each question is a message to the host with an id, and the answer is of the same kind and has
+// this id.
 const (
 	KindStatus   Kind = "status"   // how far behind the unit is
 	KindCaughtUp Kind = "caughtup" // wait until everything written so far is handled
@@ -19,14 +20,14 @@ const (
 
 // The abilities of a host, in its hello.
 const (
-	CanColumns  = "columns"  // a program that asks for columns gets the changes of its batches in columns
+	CanColumns  = "columns"  // a program that asks for columns gets the changes of batches in columns
 	CanEvents   = "events"   // a program that asks for events is sent them
 	CanStatus   = "status"   // the host answers status
 	CanCaughtUp = "caughtup" // the host answers caughtup
 )
 
-// UnitStatus says how far behind a unit is: all its instances, and not only this one. What is not known is nil, and
-// never 0. The members are those of `changefeed leases -o json`.
+// UnitStatus says how far behind a unit is, with all instances. An unknown value is nil, and never 0. The members are
+// those of `changefeed leases -o json`.
 type UnitStatus struct {
 	Instances int        `json:"instances"` // that run
 	Pending   *int64     `json:"pending"`   // changes after the positions of all leases
@@ -57,7 +58,7 @@ type UnitLease struct {
 	Waited    *float64   `json:"lag_seconds"` // how long the oldest of them has waited
 	Stuck     []string   `json:"stuck"`
 	Watermark *time.Time `json:"watermark"`
-	Notes     []string   `json:"notes"` // what an operator should know
+	Notes     []string   `json:"notes"` // remarks for the operator
 }
 
 // answer is the answer to a question.
@@ -75,7 +76,7 @@ const maxQuestions = 1000
 // errNotInTime: the time that a program has given a question is over.
 var errNotInTime = errors.New("not within the time that the program has given")
 
-// abilities returns what a host of these options can do.
+// abilities returns the abilities of a host with these options.
 func (o *HostOptions) abilities() (can []string) {
 	can = append(can, CanColumns)
 	if o.Events {
@@ -129,7 +130,7 @@ func (h *Host) answerQuestion(line []byte, m *toHost) error {
 	return nil
 }
 
-// findAnswer asks the processor. It measures one status at a time, because each costs requests.
+// findAnswer asks the processor. findAnswer measures one status at a time, because each status costs requests.
 func (h *Host) findAnswer(ctx context.Context, a *answer) error {
 	if a.Type == KindCaughtUp {
 		return h.opts.CaughtUp(ctx)

@@ -8,7 +8,7 @@ import (
 )
 
 // KindToken is the kind of a request for a token: the host asks, and the program answers with the same kind. So a
-// program lends its identity to the processor, and no secret is in an argument, a file or the environment.
+// program lends an identity to the processor, and no secret is in an argument, a file or the environment.
 const KindToken Kind = "token"
 
 // A Token is a bearer token of Microsoft Entra ID.
@@ -24,7 +24,7 @@ type tokenRequest struct {
 	Scope string `json:"scope"`
 }
 
-// tokenAnswer is what a program has said.
+// tokenAnswer is a program's answer.
 type tokenAnswer struct {
 	token Token
 	err   error

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Unit asks the processor of a program about its unit: give it to [Serve] in [ProgramOptions]. The zero value is
-// ready, and belongs to one call of Serve at a time. Before the hello of the processor, questions wait.
+// A Unit asks the processor of a program about the unit: give the Unit to [Serve] in [ProgramOptions]. The zero value
+// is ready, and belongs to one call of Serve at a time. Before the hello of the processor, questions wait.
 type Unit struct {
 	mu      sync.Mutex
 	lines   *writer // nil before the hello, and after the end
@@ -22,7 +22,7 @@ type Unit struct {
 	ended   bool
 }
 
-// ErrUnasked: the processor answers no such question, because it is of an earlier version.
+// ErrUnasked: the processor is of an earlier version, which does not answer this question.
 var ErrUnasked = errors.New("the processor does not answer this question")
 
 // An AnswerError says why the processor has no answer.
@@ -43,8 +43,8 @@ func (u *Unit) Status(ctx context.Context) (*UnitStatus, error) {
 	return m.Status, nil
 }
 
-// CaughtUp waits until the unit has handled everything that was written before the call. A deadline of ctx goes to the
-// processor, whose error then says what is behind.
+// CaughtUp waits until the unit has handled all writes before the call. A deadline of ctx goes to the processor, whose
+// error then names the lease that is behind.
 func (u *Unit) CaughtUp(ctx context.Context) error {
 	_, err := u.ask(ctx, KindCaughtUp, CanCaughtUp)
 	return err
@@ -60,7 +60,7 @@ func (u *Unit) ask(ctx context.Context, kind Kind, ability string) (*fromHost, e
 	}
 	question := toHost{Type: kind}
 	if deadline, ok := ctx.Deadline(); ok {
-		// The processor knows what is behind, so its answer should come first.
+		// The processor knows which lease is behind, so the processor's answer should come first.
 		question.Seconds = max(time.Until(deadline)*9/10, time.Millisecond).Seconds()
 	}
 	said := make(chan *fromHost, 1)
@@ -124,7 +124,7 @@ func (u *Unit) join(lines *writer, can []string) {
 	u.lines, u.can, u.waiting, u.ended = lines, can, map[int64]chan<- *fromHost{}, false
 }
 
-// leave ends what waits: no answer comes any more.
+// leave ends all waiting questions: no answer comes any more.
 func (u *Unit) leave() {
 	if u == nil {
 		return

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// writer writes lines one after another. It has its own goroutine, which runs writeLines, because a program that
-// does not read would block the callers.
+// writer writes lines one after another. A separate goroutine runs writeLines, because a program that does not read
+// would block the callers.
 type writer struct {
 	more chan struct{} // has an element if queue or ended have changed
 
@@ -20,8 +20,8 @@ type writer struct {
 // queued is a line to be written.
 type queued struct {
 	line   []byte
-	refuse func() error // asked just before the line is written: an error drops it; nil drops nothing
-	buffer *[]byte      // that has the line, and is free when it is written; nil if the line has memory of its own
+	refuse func() error // asked just before the line is written: an error drops the line; nil drops nothing
+	buffer *[]byte      // that has the line, and is free after the write; nil if the line has memory of its own
 }
 
 func newWriter() *writer { return &writer{more: make(chan struct{}, 1)} }
@@ -78,7 +78,7 @@ func (w *writer) wakeWriter() {
 	}
 }
 
-// writeLines writes until the end or the first error, of which failed hears, and closes to if it can be closed.
+// writeLines writes until the end or the first error, which it reports to failed, and closes a closable writer.
 func (w *writer) writeLines(to io.Writer, failed func()) {
 	if c, ok := to.(io.Closer); ok {
 		defer c.Close()

@@ -187,7 +187,7 @@ func TestThePageSaysWhatNeedsALag(t *testing.T) {
 			need = append(need, r.Alert)
 		}
 	}
-	_, rest, _ := strings.Cut(readPage(t), "Without it there are no")
+	_, rest, _ := strings.Cut(readPage(t), "Without a lag there are no")
 	sentence, _, _ := strings.Cut(rest, ";")
 	got := regexp.MustCompile(`Changefeed\w+`).FindAllString(sentence, -1)
 	slices.Sort(got)

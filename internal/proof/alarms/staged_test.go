@@ -132,7 +132,7 @@ var incidents = []incident{
 		},
 	},
 	{
-		name: "4_instance_frozen", about: "an instance is frozen for 90 s, and Prometheus does not reach it meanwhile",
+		name: "4_instance_frozen", about: "an instance is frozen for 90 s, out of the reach of Prometheus",
 		stage: func(s *stage) {
 			s.begin(3, changefeed.Options{})
 			frozen := s.instances[1]
@@ -349,7 +349,7 @@ var incidents = []incident{
 		},
 	},
 	{
-		name: "16b_paused", about: "an operator pauses the unit and forgets it",
+		name: "16b_paused", about: "an operator pauses the unit and forgets the pause",
 		stage: func(s *stage) {
 			s.begin(3, changefeed.Options{})
 			s.pause()

@@ -29,11 +29,11 @@ type Figure struct {
 	Name     string   `json:"name" about:"of the benchmark"`
 	Value    float64  `json:"value" about:"the figure"`
 	Unit     string   `json:"unit" about:"of value and baseline"`
-	Baseline *float64 `json:"baseline" about:"what it is compared with; null if there is nothing"`
+	Baseline *float64 `json:"baseline" about:"the figure to compare with; null if there is none"`
 	Ratio    *float64 `json:"ratio" about:"value divided by baseline"`
-	Detail   string   `json:"detail" about:"how it was measured"`
+	Detail   string   `json:"detail" about:"how the figure was measured"`
 
-	Target string `json:"target" about:"what the figure must reach"`
+	Target string `json:"target" about:"the goal of the figure"`
 	OK     bool   `json:"ok" about:"the target was reached"`
 }
 

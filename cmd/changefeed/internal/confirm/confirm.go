@@ -34,7 +34,7 @@ type Flags struct {
 // Register adds the flags --yes and --dry-run.
 func (f *Flags) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.Yes, "yes", false, "do not ask before deleting; needed without a terminal")
-	flags.BoolVar(&f.DryRun, "dry-run", false, "say what would be deleted, and delete nothing")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "list the deletions without making them")
 }
 
 // A Person answers questions.

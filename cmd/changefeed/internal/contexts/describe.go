@@ -16,7 +16,7 @@ type Description struct {
 	Directory *string `json:"directory" about:"of the store; null for an account"`
 	Database  *string `json:"database" about:"of container names without a database; null if there is none"`
 	Key       *string `json:"key" about:"the place of the key, never the key; null if there is none"`
-	CA        *string `json:"ca" about:"file with the certificate of a server that made its own; null if there is none"`
+	CA        *string `json:"ca" about:"file with the certificate that a server made itself; null if there is none"`
 }
 
 // ReportedAs returns the kind of the object.

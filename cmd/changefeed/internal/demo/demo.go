@@ -62,12 +62,12 @@ type Findings struct {
 	Written                int      `json:"written" about:"writes that were acknowledged"`
 	Handled                int      `json:"handled" about:"versions that were handled, each counted once"`
 	Lost                   int      `json:"lost" about:"versions that no handler got"`
-	OutOfOrder             int      `json:"out_of_order" about:"versions that came after a newer one"`
+	OutOfOrder             int      `json:"out_of_order" about:"versions that came after a newer version"`
 	Duplicates             int      `json:"duplicates" about:"versions that came again"`
 	DuplicatesPlannedMoves int      `json:"duplicates_planned_moves" about:"of these, after a lease was given to another instance"`
 	Takeover               *float64 `json:"takeover_seconds" about:"from the kill to the last lease that was taken; null if the demo ended before"`
 	RebalanceRounds        *int     `json:"rebalance_rounds" about:"until the leases were shared again; null if the demo ended before"`
-	Latency                latency  `json:"latency_seconds" about:"from the acknowledgement of a write to its handler"`
+	Latency                latency  `json:"latency_seconds" about:"from the acknowledgement of a write to the handler"`
 
 	ledger fleet.Judgement
 }
@@ -83,7 +83,7 @@ func (f Findings) verdict() line {
 	return line{{"FAILED", alarming}, {fmt.Sprintf("  %d lost, %d out of order", f.Lost, f.OutOfOrder), plain}}
 }
 
-// latency is the time from the acknowledgement of a write to its handler.
+// latency is the time from the acknowledgement of a write to the handler.
 type latency struct {
 	P50 float64 `json:"p50" about:"half of all were faster"`
 	P99 float64 `json:"p99" about:"99 of 100 were faster"`

@@ -96,11 +96,11 @@ func (f Finding) Line() string {
 // line is a finding for programs.
 type line struct {
 	Check   string  `json:"check" about:"name of the check"`
-	About   *string `json:"about" about:"the unit or container, if the check is about one of several"`
+	About   *string `json:"about" about:"the unit or container, if there are several"`
 	Verdict string  `json:"verdict" about:"ok, warn or fail"`
 	Known   bool    `json:"known" about:"false if the check could not find out; the verdict is then warn or fail"`
-	Found   string  `json:"found" about:"what was found"`
-	Next    *string `json:"next" about:"what to do; null if the verdict is ok"`
+	Found   string  `json:"found" about:"the finding"`
+	Next    *string `json:"next" about:"the next step; null if the verdict is ok"`
 }
 
 // ReportedAs implements [report.Value].
@@ -156,7 +156,7 @@ func (s Summary) Text() string {
 // Kinds describes the lines of changefeed doctor.
 func Kinds() []report.Kind {
 	return []report.Kind{
-		{Name: "diagnosis", About: "What a check has found: doctor.", Of: line{}},
+		{Name: "diagnosis", About: "The finding of a check: doctor.", Of: line{}},
 		{Name: "doctor", About: "How many checks have failed, after all diagnoses: doctor.", Of: Summary{}},
 	}
 }

@@ -16,10 +16,10 @@ import (
 // A Plan says how a function would run.
 type Plan struct {
 	Name         string       `json:"name" about:"of the function"`
-	Program      []string     `json:"program" about:"the custom handler and its arguments, as host.json has them"`
+	Program      []string     `json:"program" about:"the custom handler and the arguments in host.json"`
 	Source       Place        `json:"source" about:"the monitored container"`
 	Leases       Place        `json:"leases" about:"the lease container"`
-	CreateLeases bool         `json:"create_leases" about:"the lease container is made if it is missing"`
+	CreateLeases bool         `json:"create_leases" about:"a missing lease container is made"`
 	Prefix       string       `json:"prefix" about:"leaseContainerPrefix, the name of the unit; may be empty"`
 	Mode         string       `json:"mode" about:"latest, or all"`
 	Start        string       `json:"start" about:"where new leases begin: now, beginning or a time"`
@@ -53,7 +53,7 @@ type RetryPlan struct {
 type OutputPlan struct {
 	Name   string `json:"name" about:"key in Outputs, or $return"`
 	To     Place  `json:"to" about:"the container"`
-	Create bool   `json:"create" about:"the container is made if it is missing"`
+	Create bool   `json:"create" about:"a missing container is made"`
 }
 
 // ReportedAs implements [report.Value].

@@ -26,7 +26,7 @@ type Container struct {
 	Documents  *int64   `json:"documents" about:"number of documents; null if unknown"`
 	TTL        *int     `json:"ttl_seconds" about:"time to live of documents; -1 if only their own counts, null if none expires"`
 	Retention  *float64 `json:"retention_seconds" about:"how long all versions and deletes are kept for the feed; null if the container has no policy"`
-	Throughput *int     `json:"throughput" about:"request units a second, the maximum with autoscale; null if there is none of its own"`
+	Throughput *int     `json:"throughput" about:"request units a second, the maximum with autoscale; null if the container has no throughput of its own"`
 
 	rid string // resource id
 }

@@ -17,7 +17,7 @@ type Answer struct {
 	ID      report.Known    `json:"id" about:"of the letter; null if the answer is about a key"`
 	Key     json.RawMessage `json:"key" about:"the partition key"`
 	Result  string          `json:"result" about:"handled, failed, nothing (to do), not served, or not asked"`
-	Handled int             `json:"handled" about:"number of letters that were handled, held ones included"`
+	Handled int             `json:"handled" about:"number of letters that were handled, held letters included"`
 	Held    *int            `json:"held" about:"held letters of the key that are left"`
 	Cause   report.Known    `json:"cause" about:"why the change failed, or was not served; null if neither"`
 
@@ -28,7 +28,7 @@ type Answer struct {
 func (Answer) ReportedAs() string { return "answer" }
 
 // AnswerKind describes the lines of dlq retry and release.
-var AnswerKind = report.Kind{Name: "answer", About: "What became of a letter or a key: dlq retry, dlq release.", Of: Answer{}}
+var AnswerKind = report.Kind{Name: "answer", About: "The outcome of a request about a letter or a key: dlq retry, dlq release.", Of: Answer{}}
 
 // The results of an answer.
 const (

@@ -115,7 +115,7 @@ type wholeLetter struct {
 	Lease       string           `json:"lease,omitempty" about:"token of the lease"`
 	Range       string           `json:"range" about:"of the lease, min-max in hex"`
 	LSN         int64            `json:"lsn" about:"of the change"`
-	Index       int              `json:"index" about:"place of the change in its transaction"`
+	Index       int              `json:"index" about:"place of the change in the transaction"`
 	Op          string           `json:"op" about:"upsert; or create, replace, delete"`
 	Item        string           `json:"item" about:"id of the document"`
 	Time        time.Time        `json:"time,omitzero" about:"of the commit"`
@@ -125,9 +125,9 @@ type wholeLetter struct {
 	Expired     bool             `json:"expired,omitempty" about:"a delete by time to live"`
 	PreviousLSN int64            `json:"previous_lsn,omitempty" about:"of the version before"`
 	Document    json.RawMessage  `json:"document,omitempty" about:"the document"`
-	DocumentRaw string           `json:"document_raw,omitempty" about:"in base64, if it is no JSON on a line"`
+	DocumentRaw string           `json:"document_raw,omitempty" about:"in base64, if the text is not JSON on a line"`
 	Previous    json.RawMessage  `json:"previous,omitempty" about:"the version before"`
-	PreviousRaw string           `json:"previous_raw,omitempty" about:"in base64, if it is no JSON on a line"`
+	PreviousRaw string           `json:"previous_raw,omitempty" about:"in base64, if the text is not JSON on a line"`
 }
 
 // ReportedAs implements [report.Value].
@@ -135,7 +135,7 @@ func (wholeLetter) ReportedAs() string { return "dead_letter" }
 
 // WholeKind describes the lines of changefeed dlq show.
 var WholeKind = report.Kind{
-	Name: "dead_letter", About: "A dead letter in its stored form: dlq show.", Of: wholeLetter{},
+	Name: "dead_letter", About: "A dead letter in the stored form: dlq show.", Of: wholeLetter{},
 }
 
 // WriteWhole writes the letters of a unit for programs, in their stored form.

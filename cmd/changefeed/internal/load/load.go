@@ -33,7 +33,7 @@ type Result struct {
 	Rejected int64        `json:"rejected" about:"number of records that are no documents"`
 	Seconds  float64      `json:"seconds" about:"how long the import took"`
 	Rate     float64      `json:"documents_per_second" about:"rate of this import"`
-	Before   int64        `json:"imported_before" about:"by the interrupted import that this one goes on with"`
+	Before   int64        `json:"imported_before" about:"by the interrupted import before this run"`
 	Rejects  report.Known `json:"rejects" about:"the file of the rejected records; null if there are none"`
 }
 

@@ -24,7 +24,7 @@ type Plan struct {
 	Unit       string   `json:"unit" about:"name of the unit"`
 	Leases     string   `json:"leases" about:"address of the lease container"`
 	Deletes    string   `json:"deletes" about:"followed, soft, or unseen"`
-	Warnings   []string `json:"warnings" about:"what the copy cannot do"`
+	Warnings   []string `json:"warnings" about:"limits of this copy"`
 	Tried      int      `json:"tried" about:"items that were mapped, and not written"`
 	Becoming   int      `json:"becoming" about:"documents that these items become"`
 	Failing    int      `json:"failing" about:"items of them that can never be copied"`

@@ -128,7 +128,7 @@ func (r *Report) clear() {
 
 // progress is the progress of work, for programs.
 type progress struct {
-	What    string   `json:"what" about:"on what the command works"`
+	What    string   `json:"what" about:"the present work of the command"`
 	Done    int64    `json:"done" about:"how much is done, in units"`
 	Total   *int64   `json:"total" about:"how much there is to do, in units"`
 	Unit    Unit     `json:"unit" about:"document or byte"`

@@ -141,11 +141,11 @@ func (notice) ReportedAs() string { return "notice" }
 
 // A Failure is the error of a command.
 type Failure struct {
-	Error string  `json:"error" about:"what has failed"`
+	Error string  `json:"error" about:"the message"`
 	Code  string  `json:"code" about:"failed, usage, missing, refused, found or interrupted: see help exit-codes"`
-	Hint  *string `json:"hint" about:"what to do next"`
+	Hint  *string `json:"hint" about:"the next step"`
 
-	Reason *string `json:"reason" about:"word for the cause, such as no-start, start-ignored, leases-gone, forbidden or throttled; null if it has none"`
+	Reason *string `json:"reason" about:"word for the cause, such as no-start, start-ignored, leases-gone, forbidden or throttled; null if there is none"`
 }
 
 // ReportedAs implements [Value].

@@ -19,9 +19,9 @@ type Explanation struct {
 	Lease *string  `json:"lease" about:"token of the lease; null for keys without a lease"`
 	Range *string  `json:"range" about:"of effective partition keys, min-max in hex"`
 	State string   `json:"state" about:"as that of leases, or hole"`
-	Owner *string  `json:"owner" about:"the instance that has the lease; null if it is free"`
-	Facts []string `json:"facts" about:"what is known, in sentences"`
-	Next  []string `json:"next" about:"what to do next, in sentences"`
+	Owner *string  `json:"owner" about:"the instance that has the lease; null if the lease is free"`
+	Facts []string `json:"facts" about:"facts about the lease, in sentences"`
+	Next  []string `json:"next" about:"the next steps, in sentences"`
 }
 
 // ReportedAs implements [report.Value].
@@ -29,7 +29,7 @@ func (Explanation) ReportedAs() string { return "explanation" }
 
 // ExplanationKind describes the lines of changefeed leases explain.
 var ExplanationKind = report.Kind{
-	Name: "explanation", About: "What is known of a lease, and what to do next: leases explain.", Of: Explanation{},
+	Name: "explanation", About: "Facts about a lease, and the next steps: leases explain.", Of: Explanation{},
 }
 
 // Explanations returns explanations of a unit as lines: all, or that of the lease that a text names, see [ChooseLease].

@@ -18,10 +18,10 @@ import (
 type Removal struct {
 	Record string  `json:"record" about:"kind of the record: lease, host or request; mark for that of a pause"`
 	ID     string  `json:"id" about:"of the document"`
-	Token  *string `json:"token" about:"that the record has among those of its kind"`
-	Why    string  `json:"why" about:"why nobody needs it"`
-	Done   bool    `json:"done" about:"false after a dry run, and for what is left"`
-	Left   *string `json:"left" about:"why it is left; null if it was removed, or would be"`
+	Token  *string `json:"token" about:"the name of the record among others of the kind"`
+	Why    string  `json:"why" about:"why nobody needs the record"`
+	Done   bool    `json:"done" about:"false after a dry run, and for records that stay"`
+	Left   *string `json:"left" about:"why the record stays; null if it was removed, or would be"`
 }
 
 // ReportedAs implements [report.Value].
@@ -32,7 +32,7 @@ const recordMark = "mark"
 
 // RemovalKind describes the lines of changefeed leases gc.
 var RemovalKind = report.Kind{
-	Name: "removal", About: "What nobody needs among the leases: leases gc.", Of: Removal{},
+	Name: "removal", About: "A record among the leases that nobody needs: leases gc.", Of: Removal{},
 }
 
 // Garbage is what can be removed in the name of a unit.

@@ -29,14 +29,14 @@ type action struct {
 	At     time.Time `json:"at" about:"when the action had ended, by the clock of the store"`
 	By     *string   `json:"by" about:"who; null if the program did not say"`
 	Reason *string   `json:"reason" about:"why; null if nobody said"`
-	Action string    `json:"action" about:"pause, resume, reset, restore, skip, cleanup; of letters retry, release, drop; or one of a later version"`
+	Action string    `json:"action" about:"pause, resume, reset, restore, skip, cleanup; of letters retry, release, drop; or an action of a later version"`
 	Range  *string   `json:"range" about:"of effective partition keys, min-max in hex"`
 	Count  int       `json:"count" about:"how many leases were meant, or records (cleanup), changes (skip), letters, keys (release)"`
 	Done   int       `json:"done" about:"how many of them were done"`
 	Moves  []move    `json:"moves" about:"positions of the first 16 leases of a reset or restore"`
-	Failed *string   `json:"failed" about:"why the action was not carried out as a whole; null if it was"`
+	Failed *string   `json:"failed" about:"why the action was not carried out as a whole; null after success"`
 
-	Key     json.RawMessage `json:"key" about:"the partition key of a reset, or of letters, of one key, an array; null for all others"`
+	Key     json.RawMessage `json:"key" about:"the partition key of a reset with --key, or of the letters, an array; null for all others"`
 	Changes []change        `json:"changes" about:"the first 16 changes of a skip, or of letters"`
 }
 
@@ -50,8 +50,8 @@ type change struct {
 // move is another position of a lease, for programs.
 type move struct {
 	Lease string  `json:"lease" about:"token of the lease"`
-	From  *string `json:"from" about:"position before; null if the lease had none, or if it is too long"`
-	To    *string `json:"to" about:"position after; null if it is too long"`
+	From  *string `json:"from" about:"position before; null if the lease had none, or if the text is too long"`
+	To    *string `json:"to" about:"position after; null if the text is too long"`
 }
 
 // ReportedAs implements [report.Value].
@@ -59,7 +59,7 @@ func (action) ReportedAs() string { return "action" }
 
 // ActionKind describes the lines of changefeed leases history.
 var ActionKind = report.Kind{
-	Name: "action", About: "What was done with a unit, by whom and why: leases history.", Of: action{},
+	Name: "action", About: "An action on a unit, with author and reason: leases history.", Of: action{},
 }
 
 // actionOf returns a line of the history for programs.

@@ -17,7 +17,7 @@ import (
 // Kinds describes the lines of changefeed leases.
 func Kinds() []report.Kind {
 	return []report.Kind{
-		{Name: KindUnit, About: "A deployment unit, with the sums of its leases: leases.", Of: unitLine{}},
+		{Name: KindUnit, About: "A deployment unit, with the sums of all leases: leases.", Of: unitLine{}},
 		{Name: KindLease, About: "A lease of a deployment unit: leases.", Of: leaseLine{}},
 		{Name: KindInstance, About: "An instance of a deployment unit: leases.", Of: instanceLine{}},
 		{Name: KindRequest, About: "A request of an operator that is not removed yet: leases.", Of: requestLine{}},
@@ -51,7 +51,7 @@ type unitLine struct {
 	whose
 	Leases    int      `json:"leases" about:"number of leases"`
 	Instances int      `json:"instances" about:"number of running instances"`
-	Pending   *int64   `json:"pending" about:"changes after the positions of all leases; null if it is unknown for one"`
+	Pending   *int64   `json:"pending" about:"changes after the positions of all leases; null if unknown for any lease"`
 	Exact     bool     `json:"pending_exact" about:"pending is a count; else an estimate"`
 	Shared    bool     `json:"pending_shared" about:"pending is an upper bound, because leases share partitions or overlap"`
 	Oldest    *float64 `json:"oldest_seconds" about:"how long the oldest pending change has waited"`
@@ -68,7 +68,7 @@ type leaseLine struct {
 	Range    *string  `json:"range" about:"of effective partition keys, min-max in hex"`
 	Owner    *string  `json:"owner" about:"the instance that has the lease; null if the lease is free"`
 	Epoch    *string  `json:"epoch" about:"of the owner's tenure; null for another kind of processor"`
-	Position *string  `json:"position" about:"the continuation up to which changes are handled; tail --after accepts it"`
+	Position *string  `json:"position" about:"the continuation up to which changes are handled, also for tail --after"`
 	Mode     *string  `json:"mode" about:"latest or all; null if the document says no mode that can be read"`
 	State    string   `json:"state" about:"live, silent, expired, free, stopped, paused, broken, splitting or retired"`
 	Attempts *int     `json:"attempts" about:"failures of the batch after the position; null if the document cannot be read"`
@@ -77,14 +77,14 @@ type leaseLine struct {
 	SetAside *int     `json:"set_aside" about:"number of partition keys that are set aside because they fail; null if the document cannot be read"`
 	Outage   *string  `json:"outage_since" about:"since when the owner sees an outage"`
 	age
-	Load   *int64   `json:"load" about:"changes of a minute, and changes behind, as its owner has measured; null without --share-by-load"`
+	Load   *int64   `json:"load" about:"changes of a minute, and changes behind, as measured by the owner; null without --share-by-load"`
 	Lag    *int64   `json:"lag" about:"changes after the position"`
 	Exact  bool     `json:"lag_exact" about:"lag is a count; else an estimate"`
 	Shared bool     `json:"lag_shared" about:"lag is an upper bound, for a partition that leases share"`
 	Waited *float64 `json:"lag_seconds" about:"how long the oldest of these changes has waited"`
 	InHand *float64 `json:"in_hand_seconds" about:"how long a batch has been in the handler; null if not too long"`
 	headway
-	Notes []string `json:"notes" about:"what an operator should know"`
+	Notes []string `json:"notes" about:"remarks for the operator"`
 }
 
 type instanceLine struct {
@@ -96,16 +96,16 @@ type instanceLine struct {
 	Leases int `json:"leases" about:"how many leases the instance owns"`
 	shared
 	ran
-	Notes []string `json:"notes" about:"what an operator should know"`
+	Notes []string `json:"notes" about:"remarks for the operator"`
 }
 
 // shared is how large an instance's part of a unit is.
 type shared struct {
 	Weight int      `json:"weight" about:"as --weight says; 1 by default"`
-	ByLoad bool     `json:"shares_by_load" about:"it asks for that; it counts if all running instances do"`
-	Load   *int64   `json:"load" about:"of its leases: changes of a minute, and changes behind; null without --share-by-load, or if that of a lease is unknown"`
-	Share  *float64 `json:"share" about:"of the leases, or of their load if all share by load, from 0 to 1; null if it has ended"`
-	Due    *float64 `json:"share_due" about:"as large as its share should be by its weight; null if it has ended"`
+	ByLoad bool     `json:"shares_by_load" about:"the instance has --share-by-load, which works if all running instances have it"`
+	Load   *int64   `json:"load" about:"of the instance's leases: changes of a minute, and changes behind; null without --share-by-load, or if unknown for any lease"`
+	Share  *float64 `json:"share" about:"of the leases, or of their load if all share by load, from 0 to 1; null if the instance has ended"`
+	Due    *float64 `json:"share_due" about:"the share that the weight of the instance gives; null if the instance has ended"`
 }
 
 // ran is what an instance runs.
@@ -113,26 +113,26 @@ type ran struct {
 	Variant *string `json:"variant" about:"hash of the next three; null if the instance does not tell"`
 	Handler *string `json:"handler" about:"name and version of the handler"`
 	Program *string `json:"program" about:"module and version of the program"`
-	Options *string `json:"options" about:"options that decide what happens to a change"`
+	Options *string `json:"options" about:"options that decide the fate of a change"`
 }
 
 type requestLine struct {
 	whose
 	ID     string          `json:"id" about:"of the document"`
-	Action *string         `json:"action" about:"retry or release of a key, pause or reset of leases; null if it cannot be read"`
+	Action *string         `json:"action" about:"retry or release of a key, pause or reset of leases; null if unreadable"`
 	Key    json.RawMessage `json:"key" about:"the partition key; null if the request is about leases"`
 	Range  *string         `json:"range" about:"of the leases, min-max in hex; null if the request is about a key"`
 	Letter *string         `json:"letter" about:"ID of the dead letter; null for a release"`
 	Asked  *time.Time      `json:"asked" about:"when, by the clock of the caller"`
 	State  string          `json:"state" about:"asked, served, withdrawn or expired"`
 	age
-	Notes []string `json:"notes" about:"what an operator should know"`
+	Notes []string `json:"notes" about:"remarks for the operator"`
 }
 
 type holeLine struct {
 	whose
 	Range string   `json:"range" about:"of effective partition keys, min-max in hex"`
-	Notes []string `json:"notes" about:"what an operator should know"`
+	Notes []string `json:"notes" about:"remarks for the operator"`
 }
 
 type documentLine struct {
@@ -141,7 +141,7 @@ type documentLine struct {
 	ID        string   `json:"id" about:"of the document"`
 	Owner     *string  `json:"owner" about:"if the document is a lease"`
 	Lease     *string  `json:"lease" about:"the token, if the document is a lease"`
-	Notes     []string `json:"notes" about:"what the document is"`
+	Notes     []string `json:"notes" about:"the nature of the document"`
 }
 
 // Deleted is the result of the deletion of a unit.

@@ -17,7 +17,7 @@ type salvaged struct {
 
 // salvagedContainer is a container of a damaged store.
 type salvagedContainer struct {
-	Name      string          `json:"name" about:"container N if its record is lost"`
+	Name      string          `json:"name" about:"container N if the record is lost"`
 	Documents int             `json:"documents" about:"number of documents that could be read"`
 	Counted   *int64          `json:"counted" about:"number of documents by the stored count"`
 	Head      *int64          `json:"head" about:"newest LSN"`
@@ -29,7 +29,7 @@ func (salvaged) ReportedAs() string { return "salvage" }
 
 // SalvageKind describes the line of changefeed export --salvage on standard error.
 var SalvageKind = report.Kind{
-	Name: "salvage", About: "What a damaged store has lost, on standard error: export --salvage.", Of: salvaged{},
+	Name: "salvage", About: "Losses of a damaged store, on standard error: export --salvage.", Of: salvaged{},
 }
 
 // Line returns the result for programs.
