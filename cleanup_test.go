@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/proof/detector"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // keepAll gives the unit a lease container that removes no record by itself.

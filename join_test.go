@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/proof/detector"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // joinRest is how long a unit must have too many leases before they are joined.

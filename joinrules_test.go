@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/proof/detector"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // turnover counts what happens to leases.

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/proof/detector"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // tardy is a lease store that carries out some creates long after their callers have

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/proof/detector"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // What no attempt can help is parked, however many keys have it: it says nothing of an outage, and the feed goes on.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/proof/detector"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // The instances share the leases by their weights, and again when an instance with another weight comes or goes.
