@@ -51,16 +51,19 @@ test: ## all tests; PKG=./docstore for one package
 # The detector itself crashes now and then when two threads run timers of one synctest bubble. So the root, which has most
 # bubbles, runs on one thread beside the others; another package is run on one once more if the detector has crashed.
 # By default each process of the detector sleeps for a second before it ends, also the handlers that tests start.
-race: ## all tests with the race detector, shuffled
+# The tools read sources and start programs, so they run without the detector. Vet is a step of its own.
+race: ## all tests with the race detector, shuffled; those of the tools without it
 	@echo "== go test -race -shuffle=on"
 	@export GORACE=atexit_sleep_ms=0; logs=$$(mktemp -d) && trap 'rm -r "$$logs"' EXIT && root=$$($(GO) list .) && all=$$($(GO) list $(PKG)) && \
-	run() { log="$$logs/$$1"; shift; $(GO) test -race -shuffle=on -timeout=30m "$$@" >"$$log" 2>&1; code=$$?; cat "$$log"; return $$code; }; \
-	others=$$(echo "$$all" | grep -vx "$$root"); first=; status=0; \
-	if echo "$$all" | grep -qx "$$root"; then (export GOMAXPROCS=1; run root "$$root") & first=$$!; fi; \
-	if [ -n "$$others" ]; then run others $$others || { log="$$logs/others"; \
+	run() { log="$$logs/$$1"; shift; $(GO) test -vet=off -timeout=30m "$$@" >"$$log" 2>&1; code=$$?; cat "$$log"; return $$code; }; \
+	tools=$$(echo "$$all" | grep "^$$root/tools/"); others=$$(echo "$$all" | grep -vx -e "$$root" -e "$$root/tools/.*"); \
+	first=; status=0; \
+	if echo "$$all" | grep -qx "$$root"; then (export GOMAXPROCS=1; run root -race -shuffle=on "$$root") & first=$$!; fi; \
+	if [ -n "$$others" ]; then run others -race -shuffle=on $$others || { log="$$logs/others"; \
 		grep -qE '^(SIGSEGV|ThreadSanitizer: CHECK failed)' "$$log" && ! grep -qE 'DATA RACE|^ *--- FAIL' "$$log" && \
 		echo "== the detector itself has crashed: once more on one thread" && \
-		(export GOMAXPROCS=1; run again $$(awk '$$1 == "FAIL" && NF == 3 { print $$2 }' "$$log")); } || status=1; fi; \
+		(export GOMAXPROCS=1; run again -race -shuffle=on $$(awk '$$1 == "FAIL" && NF == 3 { print $$2 }' "$$log")); } || status=1; fi; \
+	[ -z "$$tools" ] || $(GO) test $$tools || status=1; \
 	[ -z "$$first" ] || wait $$first || status=1; exit $$status
 
 tidy: ## the house rules alone (they are part of every test run)

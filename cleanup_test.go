@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // keepAll gives the unit a lease container that removes no record by itself.
@@ -101,7 +102,7 @@ func TestNothingOfAUnitThatWorksIsSurplus(t *testing.T) {
 		operate(t, func(ctx context.Context) ([]admin.Step, error) {
 			return w.admin(admin.Options{}).Pause(ctx, admin.Of(one))
 		})
-		for range 24 {
+		for range detector.Rounds(24, 4) {
 			w.fill(2)
 			time.Sleep(time.Hour)
 			if found, names := w.surplus(); len(names) != 0 {

@@ -64,7 +64,7 @@ func (y *tally) perKey(t *testing.T) {
 // Acceptance 10: one stuck key among 10,000 healthy ones costs less than a tenth of the
 // throughput. What is done after it is remembered: after a crash little comes again.
 func TestAcceptance10OneStuckKeyCostsLittle(t *testing.T) {
-	keys := detector.Rounds(10_000, 2000)
+	keys := detector.Rounds(10_000, 1000)
 	took := map[bool]time.Duration{}
 	for _, sticks := range []bool{false, true} {
 		inWorld(t, 1, func(t *testing.T, w *world) {
@@ -230,7 +230,7 @@ func TestNothingIsLostInParallel(t *testing.T) {
 					OnFailure: changefeed.FailurePolicy{MaxAttempts: 6, DeadLetters: box}, Drain: time.Second,
 				}
 				wanted := map[string]bool{}
-				for life := range 8 {
+				for life := range detector.Rounds(8, 5) {
 					p := w.run(fmt.Sprint("life-", life), h, o)
 					for i := range 200 {
 						id := fmt.Sprint("item-", life*200+i)

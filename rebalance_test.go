@@ -319,7 +319,7 @@ func TestAcceptance12AnIdleLeaseCostsLittle(t *testing.T) {
 		w.balanced(3)
 		time.Sleep(time.Minute)
 		requests.Store(0)
-		const idle = 10 * time.Minute
+		idle := time.Duration(detector.Rounds(10, 2)) * time.Minute
 		time.Sleep(idle)
 		perLeaseMinute := float64(requests.Load()) / 100 / idle.Minutes()
 		t.Logf("%.2f requests per idle lease-minute", perLeaseMinute)
@@ -357,7 +357,7 @@ func TestAStoppedInstanceFreesItsLeasesAtOnce(t *testing.T) {
 // An instance that joins after splits is given a lease as after any other time: the instances agree on how many there
 // are, though nobody is told of the leases that were split.
 func TestAnInstanceThatJoinsAfterSplitsIsGivenItsLeases(t *testing.T) {
-	for seed := range uint64(detector.Rounds(60, 15)) {
+	for seed := range uint64(detector.Rounds(60, 5)) {
 		inWorld(t, 1+int(seed%3), func(t *testing.T, w *world) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var stolen atomic.Int64

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // receipts is a handler that fails on some items, and counts how often it is given each item.
@@ -76,7 +77,7 @@ func TestALetterCountsTheCallsThatHadItsChange(t *testing.T) {
 		{"then one after the other", options{Concurrency: 4}, options{}, []string{"item-1", "item-5"}, 0},
 		{"batches that take too long", options{}, options{}, []string{"item-7"}, time.Second},
 	} {
-		for _, crash := range []bool{false, true} {
+		for _, crash := range []bool{true, false}[:detector.Rounds(2, 1)] {
 			t.Run(fmt.Sprintf("%s, crash %v", c.name, crash), func(t *testing.T) {
 				inWorld(t, 1, func(t *testing.T, w *world) {
 					h := &receipts{bad: c.bad, each: c.each, times: map[string]int{}}

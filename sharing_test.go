@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // The instances share the leases by their weights, and again when an instance with another weight comes or goes.
@@ -65,7 +66,7 @@ func TestInstancesShareLeasesByLoad(t *testing.T) {
 			t.Errorf("leases of each owner are %v, want 6 or more of one", owners)
 		}
 		moves.Store(0)
-		time.Sleep(20 * time.Minute)
+		time.Sleep(time.Duration(detector.Rounds(20, 2)) * time.Minute)
 		if n := moves.Load(); n > 1 {
 			t.Errorf("%d leases have moved, though the loads are steady", n)
 		}

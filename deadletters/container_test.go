@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 var lettersSpec = docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}}
@@ -331,7 +332,7 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	key := l.Change.PartitionKey
 	until := func(want []string, f func(b feed.LetterBox) error) {
 		t.Helper()
-		for left := 0; ; left++ {
+		for left := 0; ; left += detector.Rounds(1, 3) {
 			ended := f(opening(t, &flaky{c, left}, "mailer")())
 			var there []string
 			for got, err := range opening(t, c, "mailer")().Letters(t.Context(), "") {

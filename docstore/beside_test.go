@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // inMemory makes a store and a container for a test, and closes the store.
@@ -307,7 +308,7 @@ func TestSnapshotsBesideSplitsHoldNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	besideSplits(t, c, 300, func() {
+	besideSplits(t, c, detector.Rounds(300, 100), func() {
 		s, err := c.Snapshot(t.Context())
 		if err == nil {
 			err = s.Close()

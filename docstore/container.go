@@ -30,8 +30,8 @@ type Container struct {
 	head    atomic.Int64           // newest LSN that readers may see
 	gate    gate                   // the head has moved
 	dropped atomic.Bool
-	alarm   alarm        // of the sweeper; nothing is due before this time
-	hint    atomic.Int64 // bytes of the last page, to size the next page's buffer
+	alarm   alarm // of the sweeper; nothing is due before this time
+	hint    pageHint
 
 	applied    atomic.Int64 // the last group with a write of this container; see awaitSafe
 	newestTime atomic.Int64 // commit time of the head, Unix ms

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // numberedItems are the documents of all partitions of a snapshot, each partition in the order of creation.
@@ -41,8 +42,8 @@ func numberedItems(t *testing.T, c *docstore.Container, after int64) (ids []stri
 // Documents keep the order of their creation, however many of them are replaced, deleted and created again, and also
 // while versions are being moved after splits and merges.
 func TestDocumentsComeInTheOrderOfCreation(t *testing.T) {
-	const docs = 2000
-	for _, replaced := range []int{0, 10, 6000} {
+	docs := detector.Rounds(2000, 400)
+	for _, replaced := range []int{0, 10, 3 * docs} {
 		rng := rand.New(rand.NewPCG(uint64(replaced), 1))
 		db := open(t, docstore.Options{InMemory: true, CacheBytes: 512 << 10}.Resting()) // small, so there are passes
 		c := container(t, db, docstore.ContainerSpec{Paths: []string{"/id"}})
@@ -63,7 +64,7 @@ func TestDocumentsComeInTheOrderOfCreation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, after := range []int64{0, docs / 2, docs - 1} {
+			for _, after := range []int64{0, int64(docs / 2), int64(docs - 1)} {
 				var want []string
 				for _, p := range parts {
 					from := len(want)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -366,14 +367,30 @@ func place(rng *rand.Rand, size int) int64 {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// makeShapes makes the stores that are damaged.
+// made are the stores that are damaged. They are made once for all tests, because that takes as long as a damage.
+var made struct {
+	sync.Mutex
+	shapes []*shape
+}
+
+// makeShapes returns the stores that are damaged. Each test may change which files its stores have.
 func makeShapes(t *testing.T) (shapes []*shape) {
 	t.Helper()
-	for _, build := range []func(*maker) *shape{
-		logOnly, logAndTables, compacted, splitsAndTTL, killedLog, killedTables, killedBeforeFlush, killedAfterFlush,
-		killedSplits,
-	} {
-		shapes = append(shapes, makeShape(t, build))
+	made.Lock()
+	defer made.Unlock()
+	if made.shapes == nil {
+		for _, build := range []func(*maker) *shape{
+			logOnly, logAndTables, compacted, splitsAndTTL, killedLog, killedTables, killedBeforeFlush,
+			killedAfterFlush, killedSplits,
+		} {
+			shapes = append(shapes, makeShape(t, build))
+		}
+		made.shapes, shapes = shapes, nil
+	}
+	for _, s := range made.shapes {
+		mine := *s
+		mine.image = maps.Clone(s.image)
+		shapes = append(shapes, &mine)
 	}
 	return shapes
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // narrow is a disk of a size that somebody else fills, to the last byte or but for something.
@@ -117,7 +118,7 @@ func TestAFullDiskRefusesWritesAndNothingElse(t *testing.T) {
 				if err := db.CheckRoom(); !errors.Is(err, docstore.ErrDiskFull) {
 					t.Errorf("the store says %v, want %v, as writes do", err, docstore.ErrDiskFull)
 				}
-				for i := range 300 {
+				for i := range detector.Rounds(300, 60) {
 					begun := time.Now()
 					err := large(t, c, 1000+i)
 					if took := time.Since(begun); !errors.Is(err, docstore.ErrDiskFull) ||

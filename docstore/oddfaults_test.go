@@ -18,6 +18,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // storeWith opens a store, writes documents, and closes the store.
@@ -280,7 +282,7 @@ func TestWhatIsLostIsListedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	losses := 0
-	for at := int64(100); at < info.Size(); at += 128 << 10 {
+	for at := int64(100); at < info.Size(); at += int64(detector.Rounds(128, 1024)) << 10 {
 		flip := func(content []byte) []byte {
 			content[at] ^= 0x55
 			return content

@@ -12,11 +12,14 @@ import (
 // second.
 type pageBuilder struct {
 	max  int
-	hint *atomic.Int64
+	hint *pageHint
 	*PageMemory
 
 	transaction pageSize // size of the page before the last transaction
 }
+
+// pageHint is the size of a container's last page, to size the buffers of the next page.
+type pageHint struct{ changes, bytes atomic.Int64 }
 
 // PageMemory is the memory of a page. Use a PageMemory if you have finished with each page before you read the next
 // page. The zero value is empty. The memory grows to the size of the largest page.
@@ -32,6 +35,9 @@ func (m *PageMemory) Size() int { return cap(m.slab) + cap(m.text) + cap(m.chang
 
 // changeSize is about how many bytes a change and its places take, without its texts.
 const changeSize = 256
+
+// leastChanges is for how many changes a page has room at first, if the last page was smaller.
+const leastChanges = 8
 
 // reset empties the memory.
 func (m *PageMemory) reset() {
@@ -98,14 +104,16 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 	return nil
 }
 
-// makeBuffers allocates buffers of about the size of the last page, because pages of a container are alike. If the
-// memory is large enough already, nothing is allocated.
+// makeBuffers allocates buffers of about the size of the last page, because pages of a container are alike. A reader at
+// the end of the feed gets one change a page, and must not pay for a thousand. If the memory is large enough, nothing is
+// allocated.
 func (b *pageBuilder) makeBuffers() {
-	n := min(b.maxItems(), defaultItems)
-	if size := min(b.hint.Load(), int64(n)<<12); int64(cap(b.slab)) < size {
+	n := int64(min(b.maxItems(), defaultItems))
+	if size := min(b.hint.bytes.Load(), n<<12); int64(cap(b.slab)) < size {
 		b.slab = make([]byte, 0, size+size/16)
 	}
-	if cap(b.changes) < n {
+	last := max(b.hint.changes.Load(), leastChanges)
+	if n = min(n, last+last/16); int64(cap(b.changes)) < n {
 		b.text = make([]byte, 0, n*64)
 		b.changes = make([]feed.Change, 0, n)
 		b.places = make([]textPlaces, 0, n)
@@ -152,7 +160,8 @@ func (b *pageBuilder) cutChanges() []feed.Change {
 		pos, body = at.etag, at.previous
 	}
 	if len(b.changes) > 0 {
-		b.hint.Store(int64(len(b.slab)))
+		b.hint.changes.Store(int64(len(b.changes)))
+		b.hint.bytes.Store(int64(len(b.slab)))
 	}
 	return b.changes
 }

@@ -3,13 +3,16 @@ package migration
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
-	"github.com/millrace/changefeed/cosmosrest/faulty"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 )
@@ -19,8 +22,8 @@ type raced struct {
 	*world
 	*copier
 
-	opened *containers
-	server *cosmostest.Server
+	opened    *containers
+	whileRead atomic.Pointer[func()] // is called once, by the next read of an item of the source, before its answer
 }
 
 // newRaced makes a source with the documents of some orders, and an empty target.
@@ -34,7 +37,8 @@ func newRaced(t *testing.T, bodies ...string) *raced {
 			t.Fatal(err)
 		}
 	}
-	w.pair.Source = server.URL + "/default/from"
+	r := &raced{world: w}
+	w.pair.Source = r.before(server.URL) + "/default/from"
 	opened, err := w.pair.open(t.Context(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +47,28 @@ func newRaced(t *testing.T, bodies ...string) *raced {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &raced{w, newCopier(opened, m, 4), opened, server}
+	r.copier, r.opened = newCopier(opened, m, 4), opened
+	return r
+}
+
+// before returns the address of a server that calls whileRead and then passes each request on.
+func (r *raced) before(server string) string {
+	r.t.Helper()
+	to, err := url.Parse(server)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pass := httputil.NewSingleHostReverseProxy(to) // keeps the Host, so the account says that it is here
+	gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodGet && strings.HasPrefix(q.URL.Path, "/dbs/default/colls/from/docs/") {
+			if act := r.whileRead.Swap(nil); act != nil {
+				(*act)()
+			}
+		}
+		pass.ServeHTTP(w, q)
+	}))
+	r.t.Cleanup(gate.Close)
+	return gate.URL
 }
 
 // write writes to the target, as another instance would.
@@ -57,20 +82,11 @@ func (r *raced) write(body string) {
 // during calls act while f reads an item of the source.
 func (r *raced) during(f, act func()) {
 	r.t.Helper()
-	fault := faulty.Fault{Container: "default/from", Method: http.MethodGet, Delay: 200 * time.Millisecond}
-	if err := r.server.Faults.Add(fault); err != nil {
-		r.t.Fatal(err)
-	}
-	acted := make(chan struct{})
-	go func() {
-		defer close(acted)
-		for len(r.server.Faults.Pending()) > 0 && r.t.Context().Err() == nil {
-			time.Sleep(time.Millisecond) // until the request has come
-		}
-		act()
-	}()
+	r.whileRead.Store(&act)
 	f()
-	<-acted
+	if r.whileRead.Swap(nil) != nil {
+		r.t.Error("no item of the source was read: the test shows nothing")
+	}
 }
 
 // expectAfterClose compares the target, which a store opens once at a time.
