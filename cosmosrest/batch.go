@@ -221,12 +221,9 @@ func refused(err error) outcome {
 // writeAtomic carries out all operations or none, in a single logical partition. If an operation fails, it has its own
 // status and all others have 424, so the client sees which operation failed.
 func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
-	writes := make([]docstore.Write, len(steps))
-	for i := range steps {
-		if err := steps[i].wrong; err != nil {
-			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
-		}
-		writes[i] = steps[i].write
+	writes, stepOf, err := writesOf(steps)
+	if err != nil {
+		return nil, err
 	}
 	key, err := c.in.Key()
 	if err != nil {
@@ -241,7 +238,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	if err != nil {
 		return nil, err
 	}
-	if err := p.refusePart(wire.NoKey); err != nil {
+	if err := p.refusePart(wire.PartKey); err != nil {
 		return nil, err
 	}
 	if err := p.checkSession(&c.in, steps); err != nil {
@@ -256,10 +253,13 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 			c.out.SetSession(done.Partition.ID, done.Newest)
 			return nil, err
 		}
-		outcomes = outcomesOfRefused(len(steps), one.Index, refused(err))
+		outcomes = outcomesOfRefused(len(steps), stepOf[one.Index], refused(err))
 	}
 	for i, r := range done.Results {
-		outcomes[i] = steps[i].outcomeOf(r)
+		at := stepOf[i]
+		spent := outcomes[at].charge // of the first write of a rename
+		outcomes[at] = steps[at].outcomeOf(r)
+		outcomes[at].charge += spent
 	}
 	if over := firstBeyond(outcomes, wire.MaxPage); over >= 0 && onlyReads(steps) {
 		spent := total(outcomes)
@@ -279,6 +279,22 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		}
 	}
 	return outcomes, nil
+}
+
+// writesOf returns the writes of an atomic batch, and the step of each write: a rename has two writes.
+func writesOf(steps []step) (writes []docstore.Write, stepOf []int, err error) {
+	writes, stepOf = make([]docstore.Write, 0, len(steps)), make([]int, 0, len(steps))
+	for i := range steps {
+		if err := steps[i].wrong; err != nil {
+			return nil, nil, wire.BadRequest("operation %d of the batch: %v", i, err)
+		}
+		w := steps[i].write
+		if old, renames := splitRename(&w); renames {
+			writes, stepOf = append(writes, old), append(stepOf, i)
+		}
+		writes, stepOf = append(writes, w), append(stepOf, i)
+	}
+	return writes, stepOf, nil
 }
 
 // outcomesOfRefused returns the outcomes of a batch refused because of one of its operations.

@@ -140,7 +140,7 @@ func TestBatchFails(t *testing.T) {
 		"condition": {`{"operationType":"Patch","id":"a","resourceBody":{"condition":"from c where c.v = 2","operations":[{"op":"remove","path":"/v"}]}}`, 412, 0},
 		"key":       {`{"operationType":"Create","resourceBody":{"id":"n","pk":"q"}}`, 400, 1001},
 		"id":        {`{"operationType":"Create","resourceBody":{"pk":"p"}}`, 400, 0},
-		"other id":  {`{"operationType":"Replace","id":"a","resourceBody":{"id":"b","pk":"p"}}`, 400, 0},
+		"other id":  {`{"operationType":"Replace","id":"a","resourceBody":{"id":"new","pk":"p"}}`, 409, 0},
 		"path":      {`{"operationType":"Patch","id":"a","resourceBody":[{"op":"remove","path":"/x"}]}`, 400, 0},
 	} {
 		all, statuses := w.send(t, `[{"operationType":"Create","resourceBody":{"id":"new","pk":"p"}},`+c.op+`,

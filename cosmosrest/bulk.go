@@ -187,12 +187,22 @@ func (b *bulk) runOperation(ctx context.Context, i int) {
 		return
 	}
 	s, p := &b.steps[i], b.places[i]
-	done, err := p.Commit(ctx, []docstore.Write{s.write})
+	w := s.write
+	writes := []docstore.Write{w}
+	if old, renames := splitRename(&w); renames {
+		writes = []docstore.Write{old, w}
+	}
+	done, err := p.Commit(ctx, writes)
 	if err != nil {
 		b.outcomes[i] = refused(err)
 		return
 	}
-	b.outcomes[i] = b.cutToFit(s.outcomeOf(done.Results[0]), s.write.Op)
+	last := len(done.Results) - 1
+	o := s.outcomeOf(done.Results[last])
+	for _, before := range done.Results[:last] {
+		o.charge += before.Charge
+	}
+	b.outcomes[i] = b.cutToFit(o, s.write.Op)
 }
 
 // cutToFit cuts an outcome to the room left in the answer, which is at most as large as a page. If there is no room,

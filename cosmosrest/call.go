@@ -111,15 +111,29 @@ func (c *call) targetResource() auth.Resource {
 func (c *call) describeTo(on *auth.Resource) {
 	t := c.in.Target
 	on.Kind, on.Plan = t.Kind, t.Kind == "docs" && c.in.Flag(wire.HeaderQueryPlan)
-	if t.Kind == "docs" && !t.Feed {
-		on.Item = t.ID
-	}
 	if key, err := c.in.Key(); err == nil && key != "" {
 		canonical, err := pkey.Canonical(string(key))
 		if err == nil { // a key that cannot be read is refused by the operation
 			on.Key = string(canonical)
 		}
 	}
+	if t.Kind == "docs" && !t.Feed {
+		on.Item = c.itemID(on)
+	}
+}
+
+// itemID returns the id of the item in the path. If the path has resource ids, itemID looks for the item.
+func (c *call) itemID(on *auth.Resource) string {
+	t := c.in.Target
+	cont := c.s.byRID(t.DB, t.Coll)
+	if cont == nil || cont.ID() != on.Container || on.Key == "" {
+		return t.ID
+	}
+	id, err := c.idOf(cont, feed.PartitionKey(on.Key), t.ID)
+	if err != nil {
+		return t.ID // the operation fails, too
+	}
+	return id
 }
 
 // ownerResource returns the container or the database of the target.
@@ -324,7 +338,7 @@ func (c *call) locate(status int) {
 		c.out.Set(wire.AnswerLocation, c.in.Address())
 	}
 	switch c.in.Target.Kind {
-	case "dbs", "colls", "offers":
+	case "dbs", "colls", "offers", "users", "permissions":
 		if c.in.Method != http.MethodGet && !c.out.IsList {
 			c.s.changes.Add(1)
 		}

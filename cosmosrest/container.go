@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
@@ -55,7 +54,7 @@ func postContainers(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return replyContainer(c, http.StatusCreated, made)
+	return replyContainer(c, http.StatusCreated, made, nil)
 }
 
 // listContainers lists the containers of a database.
@@ -73,7 +72,7 @@ func eachContainer(c *call, answer func(resources, *call) error) error {
 	all := resources{member: "DocumentCollections", rid: d.RID}
 	for _, cont := range c.s.db.Containers() {
 		if cont.Database() == d.ID {
-			_, body := containerJSON(cont)
+			_, body := containerJSON(cont, c.out.Version)
 			all.all = append(all.all, resource{cont.ID(), body})
 		}
 	}
@@ -93,13 +92,16 @@ func readContainer(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.in.Flag(wire.HeaderQuotaInfo) {
-		c.out.Set(wire.AnswerResourceQuota, containerQuota)
-		c.out.Set(wire.AnswerResourceUsage,
-			"functions=0;storedProcedures=0;triggers=0;documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
-		c.out.Set(wire.AnswerIndexProgress, "100") // no index needs to be rebuilt
+	var all []rangeStatistics
+	if c.in.Flag(wire.HeaderStatistics) {
+		if all, err = readStatistics(c, cont); err != nil {
+			return err
+		}
 	}
-	return replyContainer(c, http.StatusOK, cont)
+	if c.in.Flag(wire.HeaderQuotaInfo) {
+		setUsage(c, cont, all)
+	}
+	return replyContainer(c, http.StatusOK, cont, all)
 }
 
 // replaceContainer changes the policies of a container. Properties that decide where documents are stored cannot be
@@ -147,7 +149,7 @@ func replaceContainer(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return replyContainer(c, http.StatusOK, cont)
+	return replyContainer(c, http.StatusOK, cont, nil)
 }
 
 // deleteContainer deletes a container with its documents.
@@ -159,7 +161,7 @@ func deleteContainer(c *call) error {
 	if err != nil {
 		return err
 	}
-	v, _ := containerJSON(cont)
+	v, _ := containerJSON(cont, c.out.Version)
 	if err := c.in.RefuseOther(v.ETag); err != nil {
 		return err
 	}
@@ -175,8 +177,8 @@ func deleteContainer(c *call) error {
 // containerQuota contains the service's limits of a container. Sizes are in KB, and -1 means no limit.
 const containerQuota = "functions=25;storedProcedures=100;triggers=25;documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;"
 
-// replyContainer answers with a container.
-func replyContainer(c *call, status int, cont *docstore.Container) error {
+// replyContainer answers with a container, and with its statistics if there are any.
+func replyContainer(c *call, status int, cont *docstore.Container, all []rangeStatistics) error {
 	part := cont.PartitionAt("")
 	c.out.SetSession(part.ID, cont.Newest(part.Range.Min))
 	if c.in.Method != http.MethodPut { // as in the service
@@ -185,7 +187,10 @@ func replyContainer(c *call, status int, cont *docstore.Container) error {
 			c.out.Set(wire.AnswerShared, "true")
 		}
 	}
-	v, body := containerJSON(cont)
+	v, body := containerJSON(cont, c.out.Version)
+	if all != nil {
+		body = append(append(body[:len(body)-len("}")], `,"statistics":`...), append(wire.Encode(all), '}')...)
+	}
 	c.setOwner(cont)
 	return c.replyResource(status, v, body)
 }
@@ -214,12 +219,13 @@ func (s *Server) sharesThroughput(cont *docstore.Container) bool {
 // ignored.
 var systemMembers = []string{"_rid", "_self", "_etag", "_ts", "_docs", "_sprocs", "_triggers", "_udfs", "_conflicts"}
 
-// containerJSON returns a container as clients see it: with the properties that the client sent or, if a program
-// created the container without the server, with those of its specification.
-func containerJSON(cont *docstore.Container) (version, []byte) {
+// containerJSON returns a container as clients of a version of the protocol see it: with the properties that the client
+// sent or, if a program created the container without the server, with those of its specification.
+func containerJSON(cont *docstore.Container, protocol string) (version, []byte) {
 	spec := cont.Spec()
 	m := readMeta(spec.Meta)
 	p := describe(spec, m.Body)
+	p.shapeIndexing(protocol)
 	for _, name := range []string{"docs", "sprocs", "triggers", "udfs", "conflicts"} {
 		p["_"+name] = wire.Encode(name + "/")
 	}

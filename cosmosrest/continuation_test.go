@@ -3,6 +3,7 @@ package cosmosrest
 import (
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -421,5 +422,25 @@ func TestADistinctRowKeepsItsPlaceWhenADocumentIsWrittenAgain(t *testing.T) {
 	w.restart(t) // and so without the rows that were kept
 	if rest, _ := w.last(t, query, 5, "x-ms-continuation", next); first != "x" || rest != "y" {
 		t.Errorf("pages are %s and %s, want x and y", first, rest)
+	}
+}
+
+// The Python SDK's tests go on from a token that the service once gave for a container of another account, and want
+// rows on every page.
+func TestATokenOfTheServiceBeginsAnew(t *testing.T) {
+	w, cont := newContainer(t, Options{})
+	upsert(t, cont, "p/a", "p/b", "q/c")
+	const token = "-RID:~a0NPAOszCpOChB4AAAAAAA==#RT:1#TRC:2#ISV:2#IEO:65567#QCF:8"
+	for method, headers := range map[string]map[string]string{
+		"POST": across("x-ms-continuation", token), "GET": {"x-ms-continuation": token},
+	} {
+		first := w.do(t, method, docs, headers, `{"query":"SELECT * FROM c"}`).want(t, http.StatusOK)
+		if n := len(first.list(t, "Documents")); n != 3 {
+			t.Errorf("%s: %d documents, want 3", method, n)
+		}
+	}
+	for _, wrong := range []string{"-RID:", "-RID:~a#", "-RID:~a#RT", token[1:], token + "#"} {
+		w.ask(t, across("x-ms-continuation", wrong), "SELECT * FROM c").refused(t, http.StatusBadRequest, "0",
+			"BadRequest")
 	}
 }

@@ -23,6 +23,8 @@ func itemError(err error) *wire.Error {
 		sentence = wire.OtherKey
 	case errors.Is(err, docstore.ErrNotJSON):
 		sentence = invalidPayload
+	case errors.Is(err, docstore.ErrIDLength):
+		sentence = "Ensure to provide a unique non-empty string less than '1024' characters."
 	case errors.Is(err, docstore.ErrNoID):
 		sentence = "The input content is invalid because the required properties - 'id; ' - are missing. Learn more: " +
 			"https://aka.ms/CosmosDB/sql/errors/missing-id"

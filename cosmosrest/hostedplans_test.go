@@ -9,11 +9,6 @@ import (
 	"testing"
 )
 
-// hostedExceptions are the plans that differ, with the reason.
-var hostedExceptions = map[string]string{
-	"cosmos-115": "ORDER BY beside GROUP BY is refused",
-}
-
 // The plans of a hosted account of 2026 (testdata/plans/hosted.ndjson), as its gateway answered them: to requests for
 // a plan, and in the refusals of queries that it does not serve itself.
 func TestPlansAreThoseOfAHostedAccount(t *testing.T) {
@@ -40,10 +35,6 @@ func TestPlansAreThoseOfAHostedAccount(t *testing.T) {
 			headers = planned(p.Features)
 		}
 		all++
-		if _, kept := hostedExceptions[p.Name]; kept {
-			w.ask(t, headers, p.Query).refused(t, 400, "0", "BadRequest")
-			continue
-		}
 		a := w.ask(t, headers, p.Query)
 		var body struct {
 			AdditionalErrorInfo string

@@ -384,7 +384,8 @@ func TestPatch(t *testing.T) {
 	a := patch(`[{"op":"add","path":"/tags/-","value":"y"},{"op":"set","path":"/s","value":{"t":1}},{"op":"replace","path":"/v","value":2},
 		{"op":"remove","path":"/old"},{"op":"incr","path":"/v","value":3},{"op":"move","from":"/from","path":"/to"},{"op":"set","path":"/none"}]`).want(t, 200)
 	if !strings.HasPrefix(string(a.body),
-		`{"id":"a","pk":"p","v":5,"tags":["x","y"],"s":{"t":1},"to":7,"none":null,"_rid":`) {
+		`{"id":"a","pk":"p","v":5,"tags":["x","y"],"_rid":`) ||
+		!strings.Contains(string(a.body), `"_attachments":"attachments/","s":{"t":1},"to":7,"none":null,"_ts":`) {
 		t.Fatalf("patched to %s", a.body)
 	}
 	if a.header.Get("x-ms-request-charge") != "6.50" {
@@ -442,4 +443,16 @@ func TestAReplaceWithAnotherIDRenamesTheItem(t *testing.T) {
 	if n := cont.Count(); n != 2 {
 		t.Errorf("there are %d items, want 2", n)
 	}
+}
+
+// Programs search for the sentence.
+func TestAnIDOfAWrongLengthIsRefusedInTheServicesWords(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for _, id := range []string{"", strings.Repeat("i", 1024)} {
+		message := w.do(t, "POST", docs, under("p"), `{"id":"`+id+`","pk":"p"}`).refused(t, 400, "0", "BadRequest")
+		if !strings.Contains(message, "Ensure to provide a unique non-empty string less than '1024' characters.") {
+			t.Errorf("an id of %d bytes: %s", len(id), message)
+		}
+	}
+	w.do(t, "POST", docs, under("p"), `{"id":"`+strings.Repeat("i", 1023)+`","pk":"p"}`).want(t, 201)
 }

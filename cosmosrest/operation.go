@@ -42,49 +42,55 @@ func operationOf(in *wire.Request) (*operation, error) {
 	return nil, e
 }
 
+// requests are what most kinds of resources have. A nil request does not exist. A POST is either post, which creates or
+// queries, or query, which refuses everything else.
+type requests struct{ post, query, list, read, replace, remove func(*call) error }
+
+// operationsOf returns the operations of a kind of resources; one and all are the kind's names in [RequestDone].
+func operationsOf(one, all string, has requests) map[string]*operation {
+	table := map[string]*operation{}
+	add := func(key, name string, run func(*call) error) {
+		if run != nil {
+			table[key] = &operation{run: run, name: name}
+		}
+	}
+	add("GET all", "read_all_"+all, has.list)
+	add("GET one", "read_"+one, has.read)
+	add("PUT one", "replace_"+one, has.replace)
+	add("DELETE one", "delete_"+one, has.remove)
+	if has.post != nil {
+		table["POST all"] = &operation{run: has.post, byHeaders: queryOr("query_"+all, "create_"+one)}
+	}
+	if has.query != nil {
+		table["POST all"] = &operation{run: has.query, byHeaders: queryOr("query_"+all, otherOperation)}
+	}
+	return table
+}
+
 // operations are keyed by the kind of resource, then by method and by whether the path names a single resource or a
 // set.
 var operations = map[string]map[string]*operation{
 	"": {"GET one": {run: readAccount, name: "read_account"}},
-	"dbs": {
-		"POST all":   {run: postDatabases, byHeaders: queryOr("query_databases", "create_database")},
-		"GET all":    {run: listDatabases, name: "read_all_databases"},
-		"GET one":    {run: readDatabase, name: "read_database"},
-		"DELETE one": {run: deleteDatabase, name: "delete_database"},
-	},
-	"colls": {
-		"POST all":   {run: postContainers, byHeaders: queryOr("query_containers", "create_container")},
-		"GET all":    {run: listContainers, name: "read_all_containers"},
-		"GET one":    {run: readContainer, name: "read_container"},
-		"PUT one":    {run: replaceContainer, name: "replace_container"},
-		"DELETE one": {run: deleteContainer, name: "delete_container"},
-	},
+	"dbs": operationsOf("database", "databases", requests{
+		post: postDatabases, list: listDatabases, read: readDatabase, remove: deleteDatabase,
+	}),
+	"colls": operationsOf("container", "containers", requests{
+		post: postContainers, list: listContainers, read: readContainer, replace: replaceContainer,
+		remove: deleteContainer,
+	}),
+	"users":       operationsOf("user", "users", users.requests()),
+	"permissions": operationsOf("permission", "permissions", permissions.requests()),
+	"conflicts": operationsOf("conflict", "conflicts", requests{
+		query: queryConflicts, list: listConflicts, read: readConflict, remove: deleteConflict,
+	}),
+	"offers": operationsOf("offer", "offers", requests{
+		query: queryOffers, list: listOffers, read: readOffer, replace: replaceOffer,
+	}),
 	"pkranges":   {"GET all": {run: listRanges, name: "read_feed_ranges"}},
 	"partitions": {"POST all": {run: changePartitions, name: "change_partitions"}},
 	"operations": {"POST one": {run: runOperation, name: "delete_partition_key"}},
-	"conflicts":  {"GET all": {run: listConflicts, name: "read_all_conflicts"}},
-	"users": {
-		"POST all":   {run: postUsers, byHeaders: queryOr("query_users", "create_user")},
-		"GET all":    {run: listUsers, name: "read_all_users"},
-		"GET one":    {run: readUser, name: "read_user"},
-		"PUT one":    {run: replaceUser, name: "replace_user"},
-		"DELETE one": {run: deleteUser, name: "delete_user"},
-	},
-	"permissions": {
-		"POST all":   {run: postPermissions, byHeaders: queryOr("query_permissions", "create_permission")},
-		"GET all":    {run: listPermissions, name: "read_all_permissions"},
-		"GET one":    {run: readPermission, name: "read_permission"},
-		"PUT one":    {run: replacePermission, name: "replace_permission"},
-		"DELETE one": {run: deletePermission, name: "delete_permission"},
-	},
-	"backup": {"GET all": {run: sendBackup, name: "create_backup"}},
-	"check":  {"GET all": {run: checkStore, name: "check_store"}},
-	"offers": {
-		"POST all": {run: queryOffers, byHeaders: queryOr("query_offers", otherOperation)},
-		"GET all":  {run: listOffers, name: "read_all_offers"},
-		"GET one":  {run: readOffer, name: "read_offer"},
-		"PUT one":  {run: replaceOffer, name: "replace_offer"},
-	},
+	"backup":     {"GET all": {run: sendBackup, name: "create_backup"}},
+	"check":      {"GET all": {run: checkStore, name: "check_store"}},
 	"docs": {
 		"POST all":   {run: postItems, byHeaders: nameOfPost},
 		"GET all":    {run: getItems, byHeaders: nameOfGet},

@@ -109,7 +109,21 @@ func deleteItems(c *call, l logical, ids []string) error {
 }
 
 // listConflicts lists the conflicts of a container. There are none, because there is a single region.
-func listConflicts(c *call) error {
+func listConflicts(c *call) error { return noConflicts(c, resources.listPage) }
+
+// queryConflicts queries the conflicts of a container.
+func queryConflicts(c *call) error {
+	if !c.in.IsQuery() {
+		e := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed,
+			"conflicts cannot be created: want a query, with the header x-ms-documentdb-isquery: True")
+		e.Allow = "GET, POST"
+		return e
+	}
+	return noConflicts(c, resources.queryPage)
+}
+
+// noConflicts calls answer with an empty set.
+func noConflicts(c *call, answer func(resources, *call) error) error {
 	if err := c.allowAction(auth.ReadChangeFeed); err != nil {
 		return err
 	}
@@ -117,5 +131,22 @@ func listConflicts(c *call) error {
 	if err != nil {
 		return err
 	}
-	return resources{member: "Conflicts", rid: cont.RID()}.listPage(c)
+	return answer(resources{member: "Conflicts", rid: cont.RID()}, c)
+}
+
+// readConflict refuses the read of a conflict.
+func readConflict(c *call) error { return missingConflict(c, auth.ReadItem) }
+
+// deleteConflict refuses the deletion of a conflict.
+func deleteConflict(c *call) error { return missingConflict(c, auth.Delete) }
+
+// missingConflict refuses an action on a conflict.
+func missingConflict(c *call, action string) error {
+	if err := c.allowAction(action); err != nil {
+		return err
+	}
+	if _, err := c.targetContainer(); err != nil {
+		return err
+	}
+	return wire.NotFound(0, wire.NoResource+": there is no conflict %q: a single region has none", c.in.Target.ID)
 }

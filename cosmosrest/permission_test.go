@@ -23,20 +23,72 @@ func TestAPermissionNamesItsResourceByResourceIDs(t *testing.T) {
 	w, c := newContainer(t, Options{})
 	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
 	item := w.do(t, "POST", docs, under("p"), `{"id":"1","pk":"p"}`).want(t, http.StatusCreated).object(t)
-	w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p"}`).want(t, http.StatusCreated)
+	other := w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p"}`).want(t, http.StatusCreated).object(t)
 	one := w.permit(t, `{"id":"one","permissionMode":"Read","resource":"`+item["_self"].(string)+`"}`)
 	all := w.permit(t, `{"id":"all","permissionMode":"read","resource":"/`+c.Self()+`"}`)
 	w.do(t, "GET", docs+"/1", one(`["p"]`), "").want(t, http.StatusOK)
 	w.do(t, "GET", docs+"/2", one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
 	w.do(t, "GET", docs+"/2", all(`["p"]`), "").want(t, http.StatusOK)
+	w.do(t, "GET", "/"+item["_self"].(string), one(`["p"]`), "").want(t, http.StatusOK)
+	w.do(t, "GET", "/"+other["_self"].(string), one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
 	w.do(t, "GET", docs, all(""), "").want(t, http.StatusOK)
-	for _, resource := range []string{c.Self() + "docs/none", "dbs/db/colls/c/docs", "offers/x", "", "%ZZ"} {
+	for _, resource := range []string{
+		c.Self() + "docs/none", "dbs/db/colls/c/docs", "offers/x", "", "%ZZ", "dbs/db/colls/none",
+		"dbs/AQAAAA==/colls/AgAAAJ0fgTc=", "dbs/AQAAAA==/colls/AQAAAA==", "dbs/AQAAAJ0fgTc=/colls/AQAAAJ0fgTc=",
+	} {
 		got := w.do(t, "POST", "/dbs/db/users/u/permissions", nil,
 			fmt.Sprintf(`{"id":"x","permissionMode":"Read","resource":%q}`, resource))
 		if got.status != http.StatusBadRequest && got.status != http.StatusNotFound {
 			t.Errorf("resource %q: %d %s", resource, got.status, got.body)
 		}
 	}
+}
+
+// The tests of the SDKs for Python and JavaScript create permissions for a random resource id.
+func TestAPermissionForAResourceIDThatNothingHas(t *testing.T) {
+	w, c := newContainer(t, Options{})
+	w.item(t, "1", "")
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	const unknown = "dbs/AQAAAA==/colls/AQAAAJ0fgTc="
+	token := w.permit(t, `{"id":"one","permissionMode":"All","resource":"`+unknown+`"}`)
+	read := w.do(t, "GET", "/dbs/db/users/u/permissions/one", nil, "").want(t, http.StatusOK).object(t)
+	if read["resource"] != unknown {
+		t.Errorf("resource %v, want %s", read["resource"], unknown)
+	}
+	w.do(t, "POST", "/dbs/db/users/u/permissions", nil,
+		`{"id":"two","permissionMode":"Read","resource":"`+unknown+`"}`).
+		refused(t, http.StatusConflict, "0", "Conflict")
+	for _, path := range []string{docs + "/1", "/" + c.Self(), "/" + unknown + "/docs/1"} {
+		if got := w.do(t, "GET", path, token(`["p"]`), ""); got.status != http.StatusForbidden &&
+			got.status != http.StatusNotFound {
+			t.Errorf("GET %s with the token: %d, want 403 or 404", path, got.status)
+		}
+	}
+}
+
+// Links by resource ids lead to users and permissions as links by ids do.
+func TestUsersAndPermissionsByResourceIDs(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	user := w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated).object(t)
+	at := "/" + user["_self"].(string)
+	const definition = `{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/c"}`
+	made := w.do(t, "POST", at+"permissions", nil, definition).want(t, http.StatusCreated).object(t)
+	self := "/" + made["_self"].(string)
+	if !strings.HasPrefix(self, at+"permissions/") {
+		t.Errorf("the permission is %s, below %s", self, at)
+	}
+	read := w.do(t, "GET", self, nil, "").want(t, http.StatusOK)
+	again := w.do(t, "GET", "/dbs/db/users/u/permissions/p", nil, "").want(t, http.StatusOK)
+	if read.object(t)["_etag"] != again.object(t)["_etag"] {
+		t.Errorf("%s and %s", read.body, again.body)
+	}
+	w.do(t, "PUT", self, nil, strings.Replace(definition, "Read", "All", 1)).want(t, http.StatusOK)
+	w.do(t, "DELETE", self, nil, "").want(t, http.StatusNoContent)
+	w.do(t, "GET", self, nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
+	w.do(t, "DELETE", at, map[string]string{"If-Match": `"other"`}, "").
+		refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")
+	w.do(t, "DELETE", at, nil, "").want(t, http.StatusNoContent)
+	w.do(t, "GET", "/dbs/db/users/u", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 }
 
 // An upsert replaces the user or the permission with its id. The mode of a permission is answered as it was written.

@@ -114,8 +114,10 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 	// If the kind is missing and there are several paths, the key must be hierarchical.
 	multi := strings.EqualFold(key.Kind, kindMulti) || key.Kind == "" && n > 1
 	switch {
-	case n == 0 || n > maxLevels:
-		err = wire.BadRequest("partitionKey.paths has %d paths: want 1 to %d", n, maxLevels)
+	case n > maxLevels:
+		err = wire.BadRequest("Too many partition key paths. partitionKey.paths has %d paths: want 1 to %d", n, maxLevels)
+	case n == 0:
+		err = wire.BadRequest("partitionKey.paths has 0 paths: want 1 to %d", maxLevels)
 	case !multi && key.Kind != "" && !strings.EqualFold(key.Kind, kindHash):
 		err = wire.BadRequest("partitionKey.kind is %q: want Hash or MultiHash", key.Kind)
 	case !multi && n > 1:

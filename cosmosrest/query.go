@@ -82,7 +82,7 @@ func (q *itemQuery) answer(c *call) (err error) {
 	}
 	switch {
 	case c.in.Flag(wire.HeaderIndexMetricsV2):
-		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetricsV2)
+		c.out.Set(wire.AnswerIndexMetrics, q.indexMetrics())
 	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, q.IndexMetrics())
 	}
@@ -145,10 +145,16 @@ func (q *itemQuery) firstPartition(c *call) (feed.Partition, error) {
 	if err != nil {
 		return part, err
 	}
-	if !only && !q.sel.Named && !q.all {
-		if err := q.refuseCrossing(c); err != nil {
-			return part, err
-		}
+	switch {
+	case q.sel.Named || q.all:
+	case !only:
+		err = q.refuseCrossing(c)
+	case q.sel.Key == "" && c.in.Flag(wire.HeaderCrossPartition) && !c.s.o.Lenient:
+		// The service refuses these aggregates even if the filter leaves a single key.
+		err = q.refuseMixedAggregates()
+	}
+	if err != nil {
+		return part, err
 	}
 	return part, c.in.Consistent(part, q.cont.Newest(part.Range.Min))
 }
@@ -171,23 +177,36 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	if construct == "" {
 		return nil
 	}
-	if q.MixesAggregates() {
-		return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it " +
-			"range by range, as its plan says")
+	if err := q.refuseMixedAggregates(); err != nil {
+		return err
 	}
 	plan, err := q.Plan(nil)
 	if err != nil {
 		return err
 	}
 	e := wire.Errorf(http.StatusBadRequest, wire.SubCrossPartition, wire.CodeBadRequest,
-		"The provided cross partition query can not be directly served by the gateway. The reason is its %s: "+
-			"want it range by range, as the plan in additionalErrorInfo says", construct)
+		firstChance+" The reason is its %s: want it range by range, as the plan in additionalErrorInfo says", construct)
 	e.Bare = true
 	if e.Extra, err = json.Marshal(string(plan)); err != nil {
 		return err
 	}
 	return e
 }
+
+// refuseMixedAggregates refuses aggregates without VALUE.
+func (q *itemQuery) refuseMixedAggregates() error {
+	if !q.MixesAggregates() {
+		return nil
+	}
+	return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it " +
+		"range by range, as its plan says, or with the header x-ms-documentdb-partitionkey")
+}
+
+// firstChance is what the service says of a query that the client has to run by its plan.
+const firstChance = "The provided cross partition query can not be directly served by the gateway. This is a first " +
+	"chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, " +
+	"but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely " +
+	"ignore this message."
 
 // planQuery serves POST docs with a query and the header for its plan. The plan tells a client how to run the query
 // over several partitions itself.

@@ -362,6 +362,7 @@ func TestQueryRefuses(t *testing.T) {
 		{across(), "SELECT TOP 1 * FROM c", 400, "1004", "BadRequest", "TOP"},
 		{across(), "SELECT VALUE COUNT(1) FROM c", 400, "1004", "BadRequest", "aggregate"},
 		{across(), "SELECT * FROM c WHERE c.pk IN ('a','b') ORDER BY c.id", 400, "1004", "BadRequest", "ORDER BY"},
+		{across(), "SELECT COUNT(1) FROM c WHERE c.pk = 'a'", 400, "0", "BadRequest", "VALUE <AggregateFunc>"},
 		{across(), "SELECT * FORM c", 400, "0", "BadRequest", "FORM"},
 		{across(), "", 400, "0", "BadRequest", ""},
 		{across("x-ms-continuation", "AAAA"), "SELECT * FROM c", 400, "0", "BadRequest", "x-ms-continuation"},
@@ -382,6 +383,8 @@ func TestQueryRefuses(t *testing.T) {
 			query).want(t, 200)
 	}
 	w.ask(t, plain, "SELECT VALUE COUNT(1) FROM c WHERE c.pk = 'a'").want(t, 200)
+	w.ask(t, across(), "SELECT VALUE COUNT(1) FROM c WHERE c.pk = 'a'").want(t, 200)
+	w.ask(t, across("x-ms-documentdb-partitionkey", `["a"]`), "SELECT COUNT(1) FROM c").want(t, 200)
 	w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-documentdb-query-enablecrosspartition", ""),
 		"SELECT VALUE COUNT(1) FROM c").want(t, 200)
 }

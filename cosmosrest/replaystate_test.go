@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -35,12 +36,103 @@ func (r *replayer) arrange(e *exchange) {
 		id, _ := c.id()
 		r.needContainer(parts[1], id, c.without(systemMembers...), e)
 	}
+	if len(parts) >= 3 && parts[2] == "users" {
+		r.arrangeUsers(e, parts)
+		return
+	}
 	if len(parts) >= 4 {
 		r.needContainer(parts[1], parts[3], nil, e)
 	}
 	if len(parts) >= 5 && parts[4] == "docs" && !creates {
 		r.needDocuments(parts[1], parts[3])
 	}
+}
+
+// spelled returns the request of a recording that only describes its request.
+func (e *exchange) spelled() (body string, headers map[string]string) {
+	switch e.RequestBody {
+	case "(a document, without a partition key header)":
+		return `{"id":"1"}`, nil
+	case "(a document whose key is not that of the header)":
+		return `{"id":"1"}`, map[string]string{"x-ms-documentdb-partitionkey": `["2"]`}
+	case "(a query that needs merging)":
+		return `{"query":"SELECT VALUE COUNT(1) FROM c"}`,
+			map[string]string{"x-ms-documentdb-query-enablecrosspartition": "True"}
+	}
+	begin, number, isCut := strings.Cut(e.RequestBody, "… (")
+	if !isCut {
+		return e.RequestBody, nil
+	}
+	var ops []string
+	for i := range atoi(strings.TrimSuffix(number, " operations)")) {
+		ops = append(ops, fmt.Sprintf(`{"operationType":"Create","resourceBody":{"id":"x%d","pk":"p1"}}`, i))
+	}
+	body = "[" + strings.Join(ops, ",") + "]"
+	if !strings.HasPrefix(body, begin) {
+		return "", nil // the test fails
+	}
+	return body, nil
+}
+
+// atoi returns a number, or 0.
+func atoi(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// arrangeUsers creates the users and permissions that a request names, and those that a reply lists.
+func (r *replayer) arrangeUsers(e *exchange, parts []string) {
+	at := "/" + strings.Join(parts[:3], "/")
+	var listed struct{ Users, Permissions []properties }
+	_ = json.Unmarshal([]byte(e.ResponseBody), &listed)
+	for _, u := range listed.Users {
+		id, _ := u.id()
+		r.needElement(at, id, properties{})
+	}
+	if len(parts) >= 4 {
+		r.needElement(at, parts[3], properties{})
+	}
+	if len(parts) < 5 {
+		return
+	}
+	at = "/" + strings.Join(parts[:5], "/")
+	for _, text := range []string{e.RequestBody, e.ResponseBody} {
+		var p properties
+		_ = json.Unmarshal([]byte(text), &p)
+		r.needResource(p)
+	}
+	for _, p := range listed.Permissions {
+		id, _ := p.id()
+		r.needResource(p)
+		r.needElement(at, id, p.without("_rid", "_self", "_etag", "_ts", "_token"))
+	}
+	if len(parts) == 6 {
+		r.needContainer(parts[1], "volcano1", nil, e)
+		r.needElement(at, parts[5], properties{
+			"permissionMode": json.RawMessage(`"Read"`),
+			"resource":       json.RawMessage(fmt.Sprintf("%q", "dbs/"+parts[1]+"/colls/volcano1")),
+		})
+	}
+}
+
+// needResource creates the container of a permission, unless the scenario knows it by its resource id.
+func (r *replayer) needResource(p properties) {
+	var link string
+	_ = json.Unmarshal(p["resource"], &link)
+	if parts := strings.Split(strings.Trim(link, "/"), "/"); len(parts) == 4 {
+		r.needContainer(parts[1], parts[3], nil, &exchange{})
+	}
+}
+
+// needElement creates a user or a permission, unless it exists.
+func (r *replayer) needElement(at, id string, p properties) {
+	at = r.translate(at)
+	if r.do(r.t, "GET", at+"/"+id, nil, "").status == http.StatusOK {
+		return
+	}
+	p["id"] = json.RawMessage(fmt.Sprintf("%q", id))
+	body, _ := json.Marshal(p)
+	r.do(r.t, "POST", at, nil, r.translate(string(body))).want(r.t, http.StatusCreated)
 }
 
 // needDatabase creates a database, unless it exists.
@@ -130,6 +222,20 @@ func (r *replayer) needDocuments(db, coll string) {
 				}, string(body))
 		}
 	}
+}
+
+// playThrottled sends a request to a server with a small budget until the budget is used up.
+func (r *replayer) playThrottled(e *exchange) answer {
+	w := newWorld(r.t, Options{Throughput: 10})
+	parts := strings.Split(e.Path, "/")
+	w.create(r.t, parts[2], `{"id":"`+parts[4]+`","partitionKey":`+simpleKey+`}`, nil)
+	for range 1000 {
+		if a := w.do(r.t, e.Method, e.Path, e.RequestHeaders, e.RequestBody); a.status != http.StatusOK {
+			return a
+		}
+	}
+	r.t.Fatal("the budget is not used up after 1,000 requests")
+	return answer{}
 }
 
 // arrangeHosted creates the database of the transcription, and the documents whose creation was not recorded.

@@ -14,7 +14,8 @@ func TestBatchesStoreNumbersAsTheServiceDoes(t *testing.T) {
 	all, statuses := w.send(t, `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p","n":1.0}},`+
 		`{"operationType":"Patch","id":"a","resourceBody":{"operations":[{"op":"add","path":"/m","value":2e1}]}}]`).
 		results(t, http.StatusOK)
-	if statuses != "201 200" || !strings.Contains(string(all[1].ResourceBody), `"n":1,"m":20,`) {
+	if statuses != "201 200" || !strings.Contains(string(all[1].ResourceBody), `"n":1,"_rid"`) ||
+		!strings.Contains(string(all[1].ResourceBody), `,"m":20,"_ts"`) {
 		t.Errorf("statuses %s, item %s", statuses, all[1].ResourceBody)
 	}
 	_, statuses = w.bulk(t, `[{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"b","pk":"p","n":1e400}},`+
@@ -50,6 +51,21 @@ func TestAnIDWithAQuestionMarkMayBeSentAsItIs(t *testing.T) {
 	escaped.Header.Set("x-ms-date", date)
 	h := under("p", "x-ms-date", date, "Authorization", sign(t, w.key, escaped))
 	w.do(t, "GET", docs+"/a?b", h, "").want(t, http.StatusOK)
+}
+
+// .NET writes a slash in an id as it is. The service creates the item, and finds nothing behind the path.
+func TestAPathBehindAnItemIsNotFound(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", docs, under("p"), `{"id":"a/b","pk":"p"}`).want(t, http.StatusCreated)
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		for _, path := range []string{"/a/b", "/a/b/c"} {
+			m := w.do(t, method, docs+path, under("p"), `{"id":"a/b","pk":"p"}`).refused(t, http.StatusNotFound, "0",
+				"NotFound")
+			if !strings.Contains(m, "Resource Not Found") {
+				t.Errorf("%s %s: %s", method, path, m)
+			}
+		}
+	}
 }
 
 func TestDatabasesHaveALSNThatGrows(t *testing.T) {

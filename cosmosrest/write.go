@@ -17,7 +17,7 @@ import (
 
 // createItem adds an item. With the header of an upsert, createItem adds or replaces the item.
 func createItem(c *call) error {
-	w := docstore.Write{Owned: true}
+	w := docstore.Write{Owned: true, Bare: c.in.Flag(wire.HeaderExcludeSystem)}
 	w.Op = feed.WriteCreate
 	action := auth.Create
 	if c.in.Flag(wire.HeaderUpsert) {
@@ -112,17 +112,26 @@ func replaceItem(c *call) error {
 	}
 	w := docstore.Write{
 		Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()},
-		Owned: true, Checked: checked,
+		Owned: true, Checked: checked, Bare: c.in.Flag(wire.HeaderExcludeSystem),
 	}
-	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
-		// Another id renames the item. In the feed, a rename is a delete and a create.
-		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
-		return c.writeItems(p.logical, docstore.Write{Write: feed.Write{
-			Op: feed.WriteDelete, ID: p.id,
-			IfMatch: c.in.IfMatch(),
-		}}, w)
+	if old, renames := splitRename(&w); renames {
+		return c.writeItems(p.logical, old, w)
 	}
 	return c.writeItems(p.logical, w)
+}
+
+// splitRename returns whether a replace has a body with another id, which renames the item. In the feed, a rename is a
+// delete and a create: w becomes the create, and old is the delete.
+func splitRename(w *docstore.Write) (old docstore.Write, renames bool) {
+	if w.Op != feed.WriteReplace {
+		return old, false
+	}
+	if id := rawjson.Unquote(rawjson.Lookup(w.Body, "id")); len(id) == 0 || string(id) == w.ID {
+		return old, false
+	}
+	old = docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: w.ID, IfMatch: w.IfMatch}}
+	w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
+	return old, true
 }
 
 // writeItems carries out writes as a single transaction and answers with the last. A refused write is charged too,
@@ -174,7 +183,7 @@ func statusOf(op feed.WriteOp, r feed.Result) int {
 	switch {
 	case op == feed.WriteDelete:
 		return http.StatusNoContent
-	case r.Created:
+	case r.Created && op != feed.WriteReplace: // a replace that renames creates an item, too
 		return http.StatusCreated
 	}
 	return http.StatusOK

@@ -25,6 +25,9 @@ const (
 // ErrTooLarge is the [feed.ErrBadRequest] of a document larger than 2 MB.
 var ErrTooLarge = fmt.Errorf("%w: document is too large", feed.ErrBadRequest)
 
+// ErrIDLength is the [feed.ErrBadRequest] of a document whose id is empty or too long.
+var ErrIDLength = fmt.Errorf("%w: id has a wrong length", feed.ErrBadRequest)
+
 // document is a body after one pass over its text. A document contains the members that the store needs, and the runs
 // of text that belong to the user. The text is never decoded and encoded again, because a document must come back as
 // written: numbers with their digits, strings with their escapes, members in order.
@@ -38,17 +41,23 @@ type document struct {
 	ttl  int // seconds; 0 is the container's default, -1 is never
 	body []byte
 	user rawjson.Runs // the user's members, without system properties
+
+	// Of a document that was patched.
+	added  rawjson.Runs // the user's members behind the system properties
+	bare   bool         // it lacks _self and _attachments
+	behind bool         // the pass over the document is behind the system properties
 }
 
 // parseDocument reads a body in a single pass, for a container with these partition key paths. The document shares
 // the bytes of body, which must not change afterwards.
 func parseDocument(body []byte, paths []pkey.Path) (document, error) {
-	return readDocument(body, rawjson.Strict(body), paths)
+	return readDocument(body, rawjson.Strict(body), paths, false)
 }
 
 // readDocument is parseDocument with a scanner that stands at the beginning of the body. The scanner need not be
-// strict if the body is known to be JSON.
-func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (document, error) {
+// strict if the body is known to be JSON. patched means that the body is a stored document to which a patch has been
+// applied. The members that patches have added stay behind the system properties of such a document.
+func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path, patched bool) (document, error) {
 	if len(body) > maxDocument+maxSystem { // otherwise the body would be read only to learn its size
 		return document{}, checkSize("body", len(body))
 	}
@@ -59,14 +68,19 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 		}
 		return document{}, refuse("body is %s: want an object", pkey.Show(body[begin:]))
 	}
-	doc := document{body: body}
+	doc := document{body: body, bare: patched}
 	var id, ttl rawjson.Span
 	// The pass over the document looks only for the first name of each path. The rest of a path is looked up in that
 	// value alone.
 	var values [epk.MaxLevels]rawjson.Span
 	for from, key := range scanner.Object() {
 		name, value := key.Name(), scanner.Value()
-		doc.user.Add(rawjson.Span{From: from, To: scanner.Pos()}, !service.IsSystem(name))
+		member := rawjson.Span{From: from, To: scanner.Pos()}
+		if isUser := !service.IsSystem(name); patched {
+			doc.placeMember(name, member, isUser)
+		} else {
+			doc.user.Add(member, isUser)
+		}
 		switch string(name) {
 		case "id":
 			id = value
@@ -83,8 +97,8 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 	switch {
 	case !scanner.End():
 		return document{}, notJSON("body", body)
-	case len("{}")+doc.user.Size() > maxDocument: // without system properties, which the store may have added itself
-		return document{}, checkSize("body", len("{}")+doc.user.Size())
+	case doc.size() > maxDocument:
+		return document{}, checkSize("body", doc.size())
 	case scanner.Levels() > maxNesting:
 		return document{}, refuse("document has %d levels of objects and arrays: want at most %d", scanner.Levels(),
 			maxNesting)
@@ -104,6 +118,21 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 	return doc, err
 }
 
+// placeMember adds the next member of a document that was patched.
+func (d *document) placeMember(name []byte, member rawjson.Span, isUser bool) {
+	d.user.Add(member, isUser && !d.behind)
+	d.added.Add(member, isUser && d.behind)
+	switch string(name) {
+	case "_self":
+		d.bare = false
+	case "_etag": // the last one that every stored document has before the place of the added members
+		d.behind = true
+	}
+}
+
+// size returns the bytes of the document without system properties, which the store may have added itself.
+func (d *document) size() int { return len("{}") + d.user.Size() + d.added.Size() }
+
 // parseID reads the value of the member id; nil means absent.
 func parseID(raw []byte) (string, error) {
 	if raw == nil {
@@ -114,7 +143,8 @@ func parseID(raw []byte) (string, error) {
 	}
 	id := rawjson.Text(raw)
 	if id == "" || len(id) > maxID {
-		return "", refuse("id is %s, of %d bytes: want 1 to %d bytes", pkey.Show(raw), len(id), maxID)
+		return "", fmt.Errorf("%w: id is %s, of %d bytes: want 1 to %d bytes", ErrIDLength, pkey.Show(raw), len(id),
+			maxID)
 	}
 	return id, nil
 }

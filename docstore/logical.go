@@ -90,6 +90,10 @@ type Write struct {
 	// Owned means: you will not use Body again, whether the write succeeds or not. The store then adds its system
 	// properties in place, if Body has the capacity.
 	Owned bool
+
+	// Bare leaves out the system properties _self and _attachments, in the stored document too. A patch leaves a
+	// document as it is.
+	Bare bool
 }
 
 // Commit is the answer to a batch of writes. Partition and Newest are set even if the batch was refused, because the

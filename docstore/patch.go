@@ -42,16 +42,6 @@ func applyPatch(body []byte, ops []feed.PatchOp) ([]byte, error) {
 	return body, nil
 }
 
-// copyPatch copies operations for the committer. If a caller's context has ended, the caller may return before the
-// committer reads the operations, and may reuse its memory.
-func copyPatch(ops []feed.PatchOp) []feed.PatchOp {
-	ops = slices.Clone(ops)
-	for i := range ops {
-		ops[i].Value = slices.Clone(ops[i].Value)
-	}
-	return ops
-}
-
 // patchTouches reports whether an operation changes the value at path. An operation does so if its path or its source
 // is path, or is above or below path.
 func patchTouches(ops []feed.PatchOp, path pkey.Path) bool {

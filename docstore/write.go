@@ -20,13 +20,14 @@ import (
 // write out.
 type write struct {
 	Write
-	id   string
-	ttl  int
-	body []byte // as stored; without system properties until the committer adds them
-	user int    // bytes of body before the system properties
-	etag string
-	uniq []string
-	key  []byte // in the primary index
+	id    string
+	ttl   int
+	body  []byte // as stored; without system properties until the committer adds them
+	user  int    // bytes of body before the system properties
+	added []byte // members that patches have added
+	etag  string
+	uniq  []string
+	key   []byte // in the primary index
 
 	// Set in the committer.
 	tx  *transaction
@@ -44,7 +45,7 @@ func (w *write) parseBody(c *Container, l *layout, pk string) (key string, err e
 		if w.Checked {
 			s = rawjson.Scan(w.Body, 0)
 		}
-		d, err := readDocument(w.Body, s, l.paths)
+		d, err := readDocument(w.Body, s, l.paths, false)
 		switch {
 		case err != nil:
 			return "", err
@@ -74,7 +75,7 @@ func (w *write) parseBody(c *Container, l *layout, pk string) (key string, err e
 // unique keys.
 func (w *write) renderBody(c *Container, l *layout, d document, inPlace bool) error {
 	w.id, w.ttl, w.etag = d.id, d.ttl, c.db.tags.tag()
-	w.uniq = nil
+	w.uniq, w.added = nil, nil
 	for _, paths := range l.unique {
 		v, err := uniqueKeyValue(d.body, paths)
 		if err != nil {
@@ -82,14 +83,21 @@ func (w *write) renderBody(c *Container, l *layout, d document, inPlace bool) er
 		}
 		w.uniq = append(w.uniq, string(v))
 	}
-	w.body = d.render(c.systemSize+2*len(w.etag), inPlace) // last, because rendering in place overwrites the body
+	if d.added.Size() > 0 {
+		w.added = d.added.Append(nil, d.body)
+	}
+	// last, because rendering in place overwrites the body
+	w.body = d.render(c.systemSize+2*len(w.etag)+len(w.added), inPlace)
 	w.user = len(w.body)
 	return nil
 }
 
 // addSystemFields adds the system properties. Resource id and time are known only in the committer.
 func (w *write) addSystemFields(c *Container, rid string, ms int64) {
-	sys := service.System{Container: c.self, RID: rid, ETag: w.etag, Time: ms / 1000}
+	sys := service.System{
+		Container: c.self, RID: rid, ETag: w.etag, Time: ms / 1000,
+		Added: w.added, Bare: w.Bare,
+	}
 	w.body = append(sys.Append(w.body[:w.user]), '}') // always from w.user, because a transaction may begin again
 }
 
@@ -206,23 +214,6 @@ func (w *write) readCurrent() (feed.Result, error) {
 		return feed.Result{}, err
 	}
 	return feed.Result{ETag: w.old.etag, LSN: w.old.lsn, Body: slices.Clone(e.body)}, nil
-}
-
-// patchBody makes the new body of a patch.
-func (w *write) patchBody() error {
-	e, err := w.tx.group.entry(w.tx.head.c, w.old.addr)
-	if err != nil {
-		return err
-	}
-	body, err := applyPatch(e.body, w.Patch)
-	if err != nil {
-		return err
-	}
-	d, err := parseDocument(body, w.tx.head.l.paths)
-	if err != nil {
-		return err
-	}
-	return w.renderBody(w.tx.head.c, w.tx.head.l, d, false)
 }
 
 // putVersion writes a version of the document.

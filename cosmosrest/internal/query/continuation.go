@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
@@ -55,10 +56,11 @@ func (k *Continuation) Encode() (string, error) {
 }
 
 // ParseContinuation parses the token of a request for rows of a container with this resource id. An empty token means
-// the beginning. A token of another container is refused, because its numbers would silently skip documents.
+// the beginning, and so does a token of the service. A token of another container is refused, because its numbers would
+// silently skip documents.
 func ParseContinuation(token, rid string) (Continuation, error) {
 	k := Continuation{Container: hashText(rid)}
-	if token == "" {
+	if token == "" || ofService.MatchString(token) {
 		return k, nil
 	}
 	text, ok := wire.DecodeContinuation(token)
@@ -73,6 +75,10 @@ func ParseContinuation(token, rid string) (Continuation, error) {
 	k.token = token
 	return k, nil
 }
+
+// ofService matches the continuations of the service, which begin with the resource id of a document. The service takes
+// those of another container too.
+var ofService = regexp.MustCompile(`^[-+]RID:~?[A-Za-z0-9+/=-]{1,64}(#[A-Z]{2,4}:[^#]{0,256})*$`)
 
 // isSound reports whether the numbers are in the ranges that this server writes.
 func (k *Continuation) isSound() bool {

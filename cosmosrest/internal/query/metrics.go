@@ -11,10 +11,6 @@ import (
 // Metrics that clients request with a header. The service measures more phases than this server; their names are
 // kept, because SDKs parse them.
 
-// IndexMetricsV2 is the answer to a request for index metrics, for clients that ask for the second version, which is
-// JSON. Its lists are empty, because indexes cannot be chosen here: all existing indexes are used.
-const IndexMetricsV2 = `{"UtilizedIndexes":{"SingleIndexes":[],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[]}}`
-
 // usedIndex is an index in the first version of the index metrics.
 type usedIndex struct {
 	FilterExpression string

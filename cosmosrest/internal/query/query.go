@@ -151,6 +151,9 @@ func (q *Query) Refused() error { return q.parsed.Refused() }
 // SortPaths returns the paths by which the query sorts.
 func (q *Query) SortPaths() []sql.SortPath { return q.parsed.SortPaths() }
 
+// FilterPaths returns the paths by which the query filters and sorts.
+func (q *Query) FilterPaths() []string { return q.parsed.FilterPaths() }
+
 // Compares reports whether the query may compare vectors. The distance functions of the container are then needed:
 // see [Query.Distances].
 func (q *Query) Compares() bool { return q.parsed.ComparesVectors() }

@@ -53,7 +53,9 @@ func (p *pair) merges() string {
 		return ""
 	}
 	want, err := whole.engine()
-	if err != nil {
+	// A client does not sort groups: those of several ranges have no order, although each range sorts its own.
+	sortsGroups := len(p.q.groups) > 0 && len(p.q.order) > 0
+	if err != nil || sortsGroups && (p.q.top >= 0 || p.q.limit >= 0) {
 		return ""
 	}
 	for cut := range len(docs) + 1 {
@@ -61,7 +63,7 @@ func (p *pair) merges() string {
 		if err != nil {
 			return whole.tell("by its plan: " + err.Error())
 		}
-		if !alike(got, want, false) {
+		if !alike(got, want, sortsGroups) {
 			return whole.tell(fmt.Sprintf("of the first %d documents and the others, by %s: %s\nof all: %s", cut,
 				info.RewrittenQuery, write(got), write(want)))
 		}

@@ -92,6 +92,7 @@ var codes = []struct{ part, code string }{
 	{"'ORDER BY' is not supported in subqueries", "SC2202"},
 	{"'TOP' is not supported in subqueries", "SC2203"},
 	{"'OFFSET LIMIT' clause is not supported in subqueries", "SC2204"},
+	{"The index of an array or object must be a constant", "SC2990"},
 	{"ORDER BY item expression could not be mapped to a document path", "2206"},
 }
 

@@ -227,10 +227,15 @@ func (n inList) eval(f *frame) value {
 type minus struct{ x node }
 
 func (n minus) eval(f *frame) value {
-	if v := n.x.eval(f); v.kind == number {
-		return numberValue(-v.float())
+	v := n.x.eval(f)
+	if v.kind != number {
+		return value{}
 	}
-	return value{}
+	v = v.decode()
+	if exact, ok := exactly("-", numberValue(0), v); ok {
+		return exact
+	}
+	return numberValue(-v.num)
 }
 
 type plus struct{ x node }
@@ -268,7 +273,11 @@ func (n arithmetic) eval(f *frame) value {
 	if left.kind != number || right.kind != number || !f.spendWork(opWork) {
 		return value{}
 	}
-	return computedValue(calculate(n.op, left.float(), right.float()))
+	left, right = left.decode(), right.decode()
+	if exact, ok := exactly(n.op, left, right); ok {
+		return exact
+	}
+	return computedValue(calculate(n.op, left.num, right.num))
 }
 
 // calculate applies an operator to two numbers. The result may be a number that JSON cannot write, such as 1/0.

@@ -35,10 +35,10 @@ type stray struct {
 }
 
 // strayError returns the error for paths outside aggregates. As in the service, each path has its own error.
-func strayError(strays []stray) (first *Error) {
+func strayError(strays []stray, place string) (first *Error) {
 	for _, lost := range strays[:min(len(strays), maxStrays)] {
-		err := failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in "+
-			"either an aggregate function or the GROUP BY clause.", clip(lost.text))
+		err := failf(lost.at, "Property reference %s is invalid in the %s because it is not contained in "+
+			"either an aggregate function or the GROUP BY clause.", clip(lost.text), place)
 		if err.End = lost.at + len(lost.text); first == nil {
 			first = err
 		} else {
@@ -50,6 +50,18 @@ func strayError(strays []stray) (first *Error) {
 
 // maxStrays limits the errors of one query, because a query may have 512 KB.
 const maxStrays = 20
+
+// compileGroupOrder compiles ORDER BY beside GROUP BY, which sorts the groups. Its keys may use what SELECT may use:
+// the expressions of GROUP BY, and aggregates.
+func (c *compiler) compileGroupOrder(p *plan, list []*orderRef) {
+	mark := c.countStrays()
+	c.agg.open = true
+	p.order = c.compileKeys(list)
+	c.agg.open = false
+	if lost := c.agg.strays[mark:]; len(lost) > 0 {
+		c.failFirst(strayError(lost, "ORDER BY clause"))
+	}
+}
 
 // countStrays returns the number of strays so far, for sealGroupKey.
 func (c *compiler) countStrays() int { return len(c.agg.strays) }
@@ -195,13 +207,22 @@ func (c *collector) groupRows(f *frame) []*row {
 		for i, agg := range c.p.aggregates {
 			f.aggregates[i] = g.acc[i].result(agg)
 		}
-		r := &row{v: c.p.row.eval(f)}
-		for _, key := range g.keys {
-			r.keys = append(r.keys, sortKey(key))
-		}
+		r := &row{v: c.p.row.eval(f), keys: c.p.groupPlace(f)}
 		if !f.leavesOut(r.v) {
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// groupPlace returns the sort keys of the group in the frame: those of ORDER BY, then those of GROUP BY, so two groups
+// never have equal keys.
+func (p *plan) groupPlace(f *frame) (keys []value) {
+	for _, o := range p.order {
+		keys = append(keys, sortKey(o.node.eval(f)))
+	}
+	for _, key := range f.keys {
+		keys = append(keys, sortKey(key))
+	}
+	return keys
 }

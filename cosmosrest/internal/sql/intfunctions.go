@@ -2,6 +2,7 @@ package sql
 
 import (
 	"math"
+	"math/big"
 	"strconv"
 )
 
@@ -53,6 +54,36 @@ func ofDivision(compute func(a, b int64) int64) *function {
 		}
 		return divide.run(f, args)
 	}}
+}
+
+// maxExact is the number up to which a double has room for every whole number.
+const maxExact = 1 << 53
+
+// exactly returns the sum, difference or product of two whole numbers of 64 bits, if a double has no room for all of
+// their digits: 9007199254740993 + 1 is 9007199254740994, as in the service. If the result has more than 64 bits, the
+// operator works on doubles. The operands are decoded.
+func exactly(op string, left, right value) (value, bool) {
+	x, y := left.num, right.num
+	if math.Abs(x) < maxExact && math.Abs(y) < maxExact && math.Abs(x*y) < maxExact {
+		return value{}, false // also of sums, whose doubles are exact
+	}
+	a, ok := left.int64()
+	b, ok2 := right.int64()
+	if !ok || !ok2 {
+		return value{}, false
+	}
+	n, other := big.NewInt(a), big.NewInt(b)
+	switch op {
+	case "+":
+		n.Add(n, other)
+	case "-":
+		n.Sub(n, other)
+	case "*":
+		n.Mul(n, other)
+	default:
+		return value{}, false
+	}
+	return int64Value(n.Int64()), n.IsInt64()
 }
 
 // int64 returns a whole number of 64 bits, with the digits for which a double has no room.

@@ -250,6 +250,7 @@ func (c *container) group(q *query, found []*scope, up *scope) []*scope {
 		groups[i].rows = append(groups[i].rows, s)
 	}
 	slices.SortStableFunc(groups, func(a, b *scope) int { return slices.CompareFunc(keysOf(a), keysOf(b), c.rank) })
+	c.sort(q, groups)
 	return groups
 }
 

@@ -504,6 +504,16 @@ func (d *draw) grouped(q *query) {
 		terms = append(terms, q.groups[0])
 	}
 	d.columnsOf(q, terms)
+	for d.chance(40) {
+		o := pick(d, q.groups...)
+		switch d.IntN(4) {
+		case 0:
+			o = infixed(pick(d, "??", "+"), o, d.literal(d.scalar()))
+		case 1:
+			o = flat.aggregate(wantAny)
+		}
+		q.order = append(q.order, sorting{o, d.chance(40)})
+	}
 }
 
 func (d *draw) sorted(q *query) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"slices"
+	"strings"
 )
 
 // eval is the value of a term in a row.
@@ -212,6 +213,11 @@ func compare(op string, a, b any) any {
 	return map[string]bool{"<": d < 0, "<=": d <= 0, ">": d > 0, ">=": d >= 0}[op]
 }
 
+// beyondDoubles tells of whole numbers of 64 bits that a double may not have room for.
+func beyondDoubles(x float64) bool {
+	return x == math.Trunc(x) && math.Abs(x) >= 1<<53 && math.Abs(x) < 1<<64
+}
+
 // number is undefined where JSON has no number.
 func number(f float64) any {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
@@ -221,6 +227,9 @@ func number(f float64) any {
 }
 
 func arithmetic(op string, x, y float64) float64 {
+	if beyondDoubles(x) || beyondDoubles(y) || strings.Contains("+-*", op) && beyondDoubles(x*y) {
+		panic(unclear{"whole numbers with more digits than a double has"})
+	}
 	switch op {
 	case "+":
 		return x + y

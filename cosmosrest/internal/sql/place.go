@@ -90,7 +90,7 @@ func (b *Bound) From(r ResumeFilter) error {
 // sortKeys reads a value for each expression that sorts rows.
 func (b *Bound) sortKeys(values []json.RawMessage) ([]value, error) {
 	p := b.q.plan
-	want := max(len(p.order), len(p.groups))
+	want := len(p.order) + len(p.groups)
 	if len(values) != want {
 		return nil, failf(-1, "The query goes on from %d sort values: want %d, one for each that it sorts by.",
 			len(values), want)
@@ -291,19 +291,38 @@ func (b *Bound) Settle(doc []byte) bool {
 		if !p.grouped() && b.f.combination != at.row {
 			return true
 		}
-		var keys []value
-		for _, key := range p.order {
-			keys = append(keys, sortKey(key.node.eval(&b.f)))
-		}
-		for _, key := range p.groups {
-			keys = append(keys, sortKey(key.eval(&b.f)))
-		}
-		if p.compareKeys(keys, at.keys) == 0 {
-			at.keys = keys
-		}
+		at.settle(p.keysOfRow(&b.f), len(p.order)*min(1, len(p.groups)))
 		return b.Unsettled()
 	})
 	return !b.Unsettled()
+}
+
+// keysOfRow returns the sort keys of the row in the frame. Keys that depend on aggregates are not known yet.
+func (p *plan) keysOfRow(f *frame) (keys []value) {
+	if p.grouped() {
+		f.keys, f.aggregates = nil, make([]value, len(p.aggregates))
+		for _, key := range p.groups {
+			f.keys = append(f.keys, key.eval(f))
+		}
+		return p.groupPlace(f)
+	}
+	for _, key := range p.order {
+		keys = append(keys, sortKey(key.node.eval(f)))
+	}
+	return keys
+}
+
+// settle completes the keys of the place by those of a row, if the row is that of the place: its keys from some number
+// on are equal.
+func (at *point) settle(keys []value, from int) {
+	if (&plan{}).compareKeys(keys[from:], at.keys[from:]) != 0 {
+		return
+	}
+	for i := range keys {
+		if (&plan{}).compareKeys(keys[i:i+1], at.keys[i:i+1]) == 0 {
+			at.keys[i] = keys[i]
+		}
+	}
 }
 
 // DocumentNumber returns the number in the resource id of an item, which orders rows with equal keys; SDKs use this

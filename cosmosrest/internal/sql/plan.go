@@ -113,7 +113,7 @@ func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	c.compileSelect(p, stmt)
 	agg.open = false
 	if p.grouped() && len(agg.strays) > 0 {
-		c.failFirst(strayError(agg.strays))
+		c.failFirst(strayError(agg.strays, "select list"))
 	}
 	c.compileTail(p, stmt)
 	c.agg = agg.outer
@@ -191,16 +191,15 @@ func (e *expr) lastName(c *compiler) string {
 // compileTail compiles ORDER BY and the counts.
 func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	tail := stmt.Tail
-	for _, ordered := range tail.Order {
-		p.order = append(p.order, compileKey(c, ordered))
+	if len(p.groups) > 0 {
+		c.compileGroupOrder(p, tail.Order)
+	} else {
+		p.order = c.compileKeys(tail.Order)
 	}
 	if tail.Rank != nil {
 		compileRank(c, p, tail.Rank)
 	}
-	switch {
-	case len(tail.Order) > 0 && len(p.groups) > 0:
-		c.failFirst(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY."))
-	case p.grouped():
+	if p.grouped() && len(p.groups) == 0 {
 		p.order = nil // the result is a single row
 	}
 	if stmt.Top != nil && tail.Offset != nil {
@@ -208,6 +207,14 @@ func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	}
 	p.top, p.offset, p.limit = c.compileCount("TOP", stmt.Top), c.compileCount("OFFSET", tail.Offset),
 		c.compileCount("LIMIT", tail.Limit)
+}
+
+// compileKeys compiles the keys of ORDER BY.
+func (c *compiler) compileKeys(list []*orderRef) (keys []orderKey) {
+	for _, ordered := range list {
+		keys = append(keys, compileKey(c, ordered))
+	}
+	return keys
 }
 
 // compileKey compiles a key of ORDER BY.

@@ -110,7 +110,7 @@ func (b *Bound) fillMerging(w *rewriter, info *queryInfo, single bool) {
 		b.fillCounts(info)
 	}
 	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
-	for _, key := range w.p.order {
+	for _, key := range w.p.order[:len(info.OrderByExpressions)] {
 		direction := "Ascending"
 		if key.desc {
 			direction = "Descending"
@@ -255,7 +255,10 @@ var aggregateTypes = map[string]string{
 // orderBy returns the keys of ORDER BY. A query with groups or aggregates has none: a client does not sort groups.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, ordered := range w.s.Tail.Order[:min(len(w.s.Tail.Order), len(w.p.order))] { // aggregates have no order
+	if w.p.grouped() {
+		return all
+	}
+	for _, ordered := range w.s.Tail.Order {
 		all = append(all, w.expr(ordered.Expr))
 	}
 	return all

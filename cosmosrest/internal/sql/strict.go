@@ -32,8 +32,8 @@ func (q *Query) Refused() error {
 // several.
 func (q *Query) SortPaths() []SortPath { return q.strict.sort }
 
-// strictnessOf examines a query. ORDER BY, TOP and OFFSET LIMIT are refused in subqueries, and so is ORDER BY of
-// anything but a path into the document.
+// strictnessOf examines a query. ORDER BY, TOP and OFFSET LIMIT are refused in subqueries, and so are ORDER BY of
+// anything but a path into the document, and an index that depends on the document.
 func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 	w := strictWalk{text: text}
 	w.query(stmt)
@@ -59,9 +59,12 @@ func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 	return s
 }
 
+// sortingFunctions are the functions that ORDER BY takes, in lower case. The last two are in plans of hybrid searches.
+var sortingFunctions = []string{"vectordistance", "_fulltextscore", "_vectorscore"}
+
 // isRanked reports whether rows are sorted by a function that ORDER BY takes.
 func isRanked(e *expr) bool {
-	return len(e.Rest) == 0 && strings.EqualFold(e.First.Primary.Name, "VectorDistance")
+	return len(e.Rest) == 0 && slices.Contains(sortingFunctions, strings.ToLower(e.First.Primary.Name))
 }
 
 // documentAliases returns the names of the document in a query; nil means any name, because FROM is a subquery.
@@ -87,10 +90,26 @@ func documentAliases(stmt *selectStmt) []string {
 type strictWalk struct {
 	text  string
 	found []*Error
+	names int // names of the document, of sources and of their members so far
 }
 
 // sortPath returns a path into the document in the form of an indexing policy.
 func (w *strictWalk) sortPath(e *expr, aliases []string) (string, bool) {
+	steps, ok := w.pathSteps(e, aliases)
+	var path strings.Builder
+	for _, s := range steps {
+		path.WriteByte('/')
+		if s.index >= 0 {
+			path.WriteString("[]")
+		} else {
+			path.WriteString(s.name)
+		}
+	}
+	return path.String(), ok
+}
+
+// pathSteps returns the steps of a path into the document.
+func (w *strictWalk) pathSteps(e *expr, aliases []string) (steps []step, ok bool) {
 	p := e.First.Primary
 	for len(e.Rest) == 0 && len(e.First.Signs) == 0 && p.Group != nil && len(p.Suffix) == 0 &&
 		len(p.Group.list()) == 1 {
@@ -99,23 +118,17 @@ func (w *strictWalk) sortPath(e *expr, aliases []string) (string, bool) {
 	}
 	isPath := len(e.Rest) == 0 && len(e.First.Signs) == 0 && p.Name != "" && len(p.Suffix) > 0
 	if !isPath || aliases != nil && !slices.Contains(aliases, p.Name) {
-		return "", false
+		return nil, false
 	}
 	c := compiler{text: w.text, params: map[string]int{}}
-	var path strings.Builder
 	for _, suffix := range p.Suffix {
-		step, ok := c.constantStep(suffix)
+		s, ok := c.constantStep(suffix)
 		if !ok {
-			return "", false
+			return nil, false
 		}
-		path.WriteByte('/')
-		if step.index >= 0 {
-			path.WriteString("[]")
-		} else {
-			path.WriteString(step.name)
-		}
+		steps = append(steps, s)
 	}
-	return path.String(), true
+	return steps, true
 }
 
 // query visits the subqueries of a query.
@@ -200,9 +213,25 @@ func (w *strictWalk) primary(p *primary) {
 			w.expr(member.Value)
 		}
 	}
+	if p.Name != "" && (len(p.Suffix) == 0 || p.Suffix[0].Call == nil) {
+		w.names++
+	}
 	for _, suffix := range p.Suffix {
+		before := w.names
 		w.expr(suffix.Index)
+		if suffix.Index != nil && w.names > before {
+			w.refuseIndex(suffix.Index)
+		}
 		w.args(suffix.Call)
+	}
+}
+
+// refuseIndex adds an error for an index that is not known before the documents are read, as in c.list[c.n].
+func (w *strictWalk) refuseIndex(index *expr) {
+	if len(w.found) < maxStrays {
+		err := failf(index.Pos.Offset, "The index of an array or object must be a constant.")
+		err.End = index.Pos.Offset + len(strings.TrimRight(w.text[index.Pos.Offset:index.EndPos.Offset], " \t\r\n"))
+		w.found = append(w.found, err)
 	}
 }
 

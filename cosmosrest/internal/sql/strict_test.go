@@ -23,6 +23,9 @@ func TestErrorsHaveTheServicesCodesAndPlaces(t *testing.T) {
 		"SELECT c.n FROM c ORDER BY c.n + 1":                          `{"severity":"Error","code":2206,"message":"Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path."}`,
 		"SELECT VALUE r0 FROM (SELECT VALUE root FROM root ORDER BY root[\"Int\"] ASC OFFSET 3 LIMIT 11) AS r0": `{"severity":"Error","location":{"start":50,"end":74},"code":"SC2202","message":"'ORDER BY' is not supported in subqueries."},` +
 			`{"severity":"Error","location":{"start":75,"end":92},"code":"SC2204","message":"'OFFSET LIMIT' clause is not supported in subqueries."}`,
+		"SELECT VALUE [1,2,3][c.x] FROM c": `{"severity":"Error","location":{"start":21,"end":24},"code":"SC2990","message":"The index of an array or object must be a constant."}`,
+		"SELECT * FROM c WHERE c[ c.a ? 'x' : 'y' ].z = c.l[c.n]": `{"severity":"Error","location":{"start":25,"end":40},"code":"SC2990","message":"The index of an array or object must be a constant."},` +
+			`{"severity":"Error","location":{"start":51,"end":54},"code":"SC2990","message":"The index of an array or object must be a constant."}`,
 		"SELECT VALUE ARRAY(SELECT TOP 1 t FROM t IN c.x) FROM c": `{"severity":"Error","location":{"start":26,"end":31},"code":"SC2203","message":"'TOP' is not supported in subqueries."}`,
 	} {
 		refused, _ := errors.AsType[*Error](refusedBy(query))
@@ -55,6 +58,10 @@ func TestWhatAStrictServerServes(t *testing.T) {
 		"SELECT VALUE COUNT(1) FROM c ORDER BY c.n",
 		"SELECT * FROM c ORDER BY VectorDistance(c.v, [1])", "SELECT VALUE d FROM (SELECT DISTINCT VALUE c.n FROM c) AS d",
 		"SELECT VALUE r FROM (SELECT VALUE c FROM c) AS r ORDER BY r.n",
+		"SELECT c.l[0], c.l[ABS(-1)], c[CONCAT('a', 'b')], [1, 2][1], c[@p] FROM c",
+		// These are in the plans of hybrid searches.
+		`SELECT * FROM c ORDER BY _FullTextScore(c.t, ["a"], 2, 9, [1]) DESC`,
+		"SELECT * FROM c ORDER BY _VectorScore(c.v, [1])",
 	} {
 		if _, err := Parse(query); err != nil && !isNewer(err) {
 			t.Errorf("%s: %v", query, err)

@@ -90,6 +90,8 @@ const (
 	NoResource = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found"
 	NoKey      = "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the " +
 		"the collection."
+	PartKey = "Partition key provided either doesn't correspond to definition in the collection or doesn't match partition " +
+		"key field values specified in the document."
 	OtherKey = "PartitionKey extracted from document doesn't match the one specified in the header. Learn more: " +
 		"https://aka.ms/CosmosDB/sql/errors/wrong-pk-value"
 )

@@ -30,13 +30,12 @@ func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, as documented
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	text := make([]byte, 0, 36)
-	for i := range b {
-		switch i {
-		case 4, 6, 8, 10:
-			text = append(text, '-')
-		}
-		text = hex.AppendEncode(text, b[i:i+1])
-	}
-	return string(text)
+	var text [36]byte
+	hex.Encode(text[:], b[:4])
+	hex.Encode(text[9:], b[4:6])
+	hex.Encode(text[14:], b[6:8])
+	hex.Encode(text[19:], b[8:10])
+	hex.Encode(text[24:], b[10:])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return string(text[:])
 }

@@ -22,6 +22,7 @@ const (
 	HeaderDirection      = "X-Ms-Enumeration-Direction"
 	HeaderDirectExecute  = "X-Ms-Cosmos-Query-Optimisticdirectexecute"
 	HeaderEndEPK         = "X-Ms-End-Epk"
+	HeaderExcludeSystem  = "X-Ms-Exclude-System-Properties" // leave out _self and _attachments
 	HeaderExpiry         = "X-Ms-Documentdb-Expiry-Seconds" // of a resource token
 	HeaderFeatures       = "X-Ms-Cosmos-Supported-Query-Features"
 	HeaderFormat         = "X-Ms-Documentdb-Content-Serialization-Format"
@@ -45,6 +46,7 @@ const (
 	HeaderQuotaInfo      = "X-Ms-Documentdb-Populatequotainfo"
 	HeaderRangeID        = "X-Ms-Documentdb-Partitionkeyrangeid"
 	HeaderSession        = "X-Ms-Session-Token"
+	HeaderStatistics     = "X-Ms-Documentdb-Populatepartitionstatistics"
 	HeaderStartEPK       = "X-Ms-Start-Epk"
 	HeaderThroughput     = "X-Ms-Offer-Throughput"
 	HeaderVersion        = "X-Ms-Version"

@@ -60,6 +60,10 @@ func ParsePath(escaped string) (Target, error) {
 		}
 	}
 	if !known(parts) {
+		if belowItem(parts) {
+			return Target{}, NotFound(0, NoResource+": the path %q goes on after an item. An id with a slash cannot be "+
+				"in a path", escaped)
+		}
 		return Target{}, BadRequest("Request url is invalid. The path %q names no resource of this server", escaped)
 	}
 	return t, nil
@@ -90,6 +94,13 @@ func known(parts []string) bool {
 		kinds[i/2] = parts[i]
 	}
 	return slices.Contains(knownKinds, kinds)
+}
+
+// belowItem reports whether a path goes on after an item, as when a client writes the id a/b as it is. Attachments are
+// not served.
+func belowItem(parts []string) bool {
+	return len(parts) > 2*deepest && parts[0] == "dbs" && parts[2] == "colls" && parts[4] == "docs" &&
+		parts[6] != "attachments"
 }
 
 // knownKinds are the known sequences of kinds. The most frequent come first; this is faster than a map.

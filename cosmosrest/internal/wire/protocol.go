@@ -20,6 +20,7 @@ var versions = []string{
 const (
 	versionRanges    = "2015-12-16" // session tokens name their range
 	versionVectors   = "2018-06-18" // session tokens have a version and an LSN
+	versionPlain     = "2018-09-17" // indexing policies have no kinds of indexes
 	versionMultiHash = "2020-07-15" // hierarchical partition keys, and every later version
 )
 
@@ -35,6 +36,9 @@ func RefuseVersion(version string) error {
 
 // HasMultiHash reports whether a version has hierarchical partition keys.
 func HasMultiHash(version string) bool { return version == "" || version >= versionMultiHash }
+
+// HasIndexKinds reports whether the indexing policies of a version have kinds of indexes for each path.
+func HasIndexKinds(version string) bool { return version != "" && version < versionPlain }
 
 // SessionToken returns the session token of a partition, in the form of a version.
 func SessionToken(version, partition string, lsn int64) string {

@@ -26,7 +26,7 @@ const (
 // replyKinds are the kinds of resources in the table. A kind that is not listed counts as the last, which has the
 // requests that the service does not have, and paths that name nothing. A query plan comes from the gateway of the
 // service, so its reply has no LSN.
-var replyKinds = []string{"", "dbs", "colls", "docs", "pkranges", "offers", PlanReply, OwnReply}
+var replyKinds = []string{"", "dbs", "colls", "docs", "pkranges", "offers", "users", "permissions", PlanReply, OwnReply}
 
 // Kinds of replies that are no kinds of resources.
 const (
@@ -96,10 +96,10 @@ var (
 	goodReply = repliesOf("*", readReply, listReply, writeReply, deleteReply)
 	anyError  = repliesOf("*", errorReply)
 	// replies with an LSN: of a partition with documents, or of the master partition, which has the rest
-	withLSN = repliesOf("dbs colls docs offers", readReply, listReply, writeReply, deleteReply)
+	withLSN = repliesOf("dbs colls docs offers users permissions", readReply, listReply, writeReply, deleteReply)
 	// replies of a primary replica, which knows the quorum. A read of the service may come from any replica.
-	ofPrimary = repliesOf("dbs colls offers", writeReply, deleteReply) | repliesOf("colls", readReply) |
-		repliesOf("docs", readReply, listReply, writeReply, deleteReply)
+	ofPrimary = repliesOf("dbs colls offers users permissions", writeReply, deleteReply) |
+		repliesOf("colls", readReply) | repliesOf("docs", readReply, listReply, writeReply, deleteReply)
 	ofDocs = repliesOf("docs", readReply, listReply, writeReply, deleteReply)
 	// replies about a container that no partition gives
 	besideDocs = repliesOf("plan own", readReply, listReply, writeReply, deleteReply)
@@ -128,7 +128,8 @@ var replyHeaders = table(
 	},
 	ReplyHeader{
 		Name:   "content-location",
-		Always: repliesOf("dbs colls docs pkranges offers", readReply, deleteReply), Maybe: goodReply,
+		Always: repliesOf("dbs colls docs pkranges offers users permissions", readReply, deleteReply),
+		Maybe:  goodReply,
 	},
 	ReplyHeader{Name: "content-type", Always: anyReply &^ repliesOf("*", writeReply), Maybe: anyReply},
 	ReplyHeader{Name: "date", Maybe: anyReply, Why: isStandard},
@@ -191,12 +192,12 @@ var replyHeaders = table(
 	ReplyHeader{Name: "x-ms-request-charge", Always: anyReply, Why: "the service's account leaves it out"},
 	ReplyHeader{Name: "x-ms-request-duration-ms", Always: anyReply, Why: onlyLater},
 	ReplyHeader{
-		Name: "x-ms-resource-quota", Always: ofDocs | repliesOf("dbs", readReply, listReply, writeReply, deleteReply) |
+		Name: "x-ms-resource-quota", Always: ofDocs | ofMaster |
 			repliesOf("colls", listReply, deleteReply),
 		Maybe: repliesOf("colls", readReply) | besideDocs, Why: onlyAsked,
 	},
 	ReplyHeader{
-		Name: "x-ms-resource-usage", Always: ofDocs | repliesOf("dbs", readReply, listReply, writeReply, deleteReply) |
+		Name: "x-ms-resource-usage", Always: ofDocs | ofMaster |
 			repliesOf("colls", listReply, deleteReply),
 		Maybe: repliesOf("colls", readReply) | besideDocs, Why: onlyAsked,
 	},
@@ -214,7 +215,9 @@ var replyHeaders = table(
 var (
 	ofAccount   = repliesOf("account", readReply)
 	ofContainer = repliesOf("colls", readReply, writeReply, deleteReply)
-	itemLSN     = repliesOf("dbs colls", readReply)
+	itemLSN     = repliesOf("dbs colls users permissions", readReply)
+	// the kinds whose every reply says how many resources there are
+	ofMaster = repliesOf("dbs users permissions", readReply, listReply, writeReply, deleteReply)
 
 	newContainer   = repliesOf("colls", writeReply) // and a replaced one, which does not have all of its headers
 	containerQuery = repliesOf("colls", listReply)  // and a list, which does not have all of its headers

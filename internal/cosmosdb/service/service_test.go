@@ -75,3 +75,30 @@ func TestSystemPropertiesAreFoundAtTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// Members that a patch has added stand behind the system properties, and may look like them.
+func TestSystemPropertiesAreFoundBeforeAddedMembers(t *testing.T) {
+	for _, added := range []string{
+		`"in":{"_rid":"mine","_etag":"mine"}`, `"s":"\"_etag\":\"mine\",\"_attachments\":\"attachments/"`,
+		`"_attachments2":"attachments/"`, `"in":[{"_attachments":"attachments/","_ts":1}]`, `"n":1`,
+		`"in":{"_rid":"mine","_etag":"mine"},"a,\"_attachments":"attachments/"`,
+	} {
+		for _, bare := range []bool{false, true} {
+			s := System{Container: "dbs/d/colls/c/", RID: "r1==", ETag: `"e1"`, Time: -5, Added: []byte(added)}
+			s.Bare = bare
+			doc := append(s.Append([]byte(`{"id":"1",`)), '}')
+			if len(doc) > len(`{"id":"1",}`)+s.Size() {
+				t.Errorf("%s: larger than %d bytes", doc, s.Size())
+			}
+			if rid, etag := SystemText(doc, "_rid"), SystemText(doc, "_etag"); rid != s.RID || etag != s.ETag {
+				t.Errorf("%s: _rid %q, _etag %q", doc, rid, etag)
+			}
+			if got := SystemText(doc, "_self") == ""; got != bare {
+				t.Errorf("%s: _self is missing: %v", doc, got)
+			}
+			if !strings.HasSuffix(string(doc), ","+added+`,"_ts":-5}`) {
+				t.Errorf("%s: want %s before _ts", doc, added)
+			}
+		}
+	}
+}
