@@ -83,7 +83,7 @@ func copyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "copy SOURCE TARGET [flags] [-- COMMAND [ARG...]]",
 		GroupID: groupData,
-		Short:   "Copy a container, and follow the source until the cut-over",
+		Short:   "Copy a container into another, and follow the source until the cut-over",
 		Long: `First all items are copied, then their changes, while both containers are in use. The target may have another
 partition key, and be in another account or store. After an interruption, the same command goes on. Several processes
 with the same command share the work. An item of the source never replaces a newer item of the target.
