@@ -3,6 +3,7 @@ package connect_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -171,6 +172,45 @@ func TestTheAccountOfTheEnvironment(t *testing.T) {
 	_, err = connect.Open(t.Context(), "cosmos:shop/orders", "mailer", connect.Options{})
 	if err == nil || strings.Contains(err.Error(), "c2VjcmV0") || !strings.Contains(err.Error(), "AccountEndpoint") {
 		t.Errorf("%v, want an error that names AccountEndpoint and not the key", err)
+	}
+}
+
+// The key of the environment is not sent to another server of the same host. This one has the emulator's key, so it
+// would refuse the other.
+func TestTheKeyOfTheEnvironmentIsForOneServer(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("COSMOS_ENDPOINT", at.Scheme+"://"+at.Hostname()+":1")
+	t.Setenv("COSMOS_KEY", "c2VjcmV0IG9mIGFub3RoZXI=")
+	u, err := connect.Open(t.Context(), server.URL+"/shop/orders", "mailer", connect.Options{Create: orders()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What an account cannot be asked for is refused before anything is made.
+func TestPropertiesOfStoresAreNotLeftOutInAnAccount(t *testing.T) {
+	server := cosmostest.NewTestServer(t)
+	for name, change := range map[string]func(*docstore.ContainerSpec){
+		"HashVersion": func(s *docstore.ContainerSpec) { s.HashVersion = 1 },
+		"UniqueKeys":  func(s *docstore.ContainerSpec) { s.UniqueKeys = [][]string{{"/email"}} },
+		"Meta":        func(s *docstore.ContainerSpec) { s.Meta = []byte(`{}`) },
+	} {
+		create := orders()
+		change(create)
+		_, err := connect.Open(t.Context(), server.URL+"/shop/orders", "mailer", connect.Options{Create: create})
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, want ErrBadRequest", name, err)
+		}
+		if _, err := server.DB.Container("shop/orders"); !errors.Is(err, feed.ErrNotFound) {
+			t.Errorf("%s: the container was made: %v", name, err)
+		}
 	}
 }
 

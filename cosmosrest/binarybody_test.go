@@ -163,6 +163,13 @@ func TestWishedFormats(t *testing.T) {
 			}
 		}
 	}
+	// The format of a request counts, although its client accepts both.
+	for name, ask := range asks {
+		h := map[string]string{wire.HeaderFormats: "CosmosBinary", wire.HeaderFormat: "JsonText"}
+		if a := ask(h).want(t, 200); binaryjson.Is(a.body) {
+			t.Errorf("%s: the answer to a request for text is binary", name)
+		}
+	}
 	for _, name := range []string{"read", "query", "feed", "changes"} {
 		for _, wrong := range []struct{ header, value string }{
 			{wire.HeaderFormat, "Xml"},

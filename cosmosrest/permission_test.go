@@ -28,6 +28,9 @@ func TestAPermissionNamesItsResourceByResourceIDs(t *testing.T) {
 	all := w.permit(t, `{"id":"all","permissionMode":"read","resource":"/`+c.Self()+`"}`)
 	w.do(t, "GET", docs+"/1", one(`["p"]`), "").want(t, http.StatusOK)
 	w.do(t, "GET", docs+"/2", one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
+	write := w.permit(t, `{"id":"write","permissionMode":"All","resource":"dbs/db/colls/c/docs/2"}`)
+	w.do(t, "PUT", docs+"/2", write(`["p"]`), `{"id":"2","pk":"p","n":1}`).want(t, http.StatusOK)
+	w.do(t, "PUT", docs+"/2", write(`["p"]`), `{"id":"3","pk":"p"}`).refused(t, http.StatusForbidden, "0", "Forbidden")
 	w.do(t, "GET", docs+"/2", all(`["p"]`), "").want(t, http.StatusOK)
 	w.do(t, "GET", "/"+item["_self"].(string), one(`["p"]`), "").want(t, http.StatusOK)
 	w.do(t, "GET", "/"+other["_self"].(string), one(`["p"]`), "").refused(t, http.StatusForbidden, "0", "Forbidden")
@@ -117,6 +120,17 @@ func TestAnUpsertReplacesAUserOrAPermission(t *testing.T) {
 	put("q", "read").refused(t, http.StatusConflict, "0", "Conflict") // the resource has a permission
 }
 
+// A token counts for ten seconds at least, and for a day at most.
+func TestHowLongATokenCounts(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+	w.permit(t, `{"id":"p","permissionMode":"Read","resource":"dbs/db/colls/c"}`)
+	for seconds, status := range map[string]int{"9": 400, "10": 200, "86400": 200, "86401": 400, "1h": 400} {
+		h := map[string]string{"x-ms-documentdb-expiry-seconds": seconds}
+		w.do(t, "GET", "/dbs/db/users/u/permissions/p", h, "").want(t, status)
+	}
+}
+
 // A token for the first levels of a hierarchical key is a token for the keys below them, and for no others.
 func TestATokenForTheFirstLevelsOfAKey(t *testing.T) {
 	w := newWorld(t, Options{})
@@ -132,8 +146,13 @@ func TestATokenForTheFirstLevelsOfAKey(t *testing.T) {
 	// The operations of a bulk name keys of their own, so a token for a key does not allow bulks.
 	bulk := below("")
 	bulk["x-ms-cosmos-is-batch-request"], bulk["x-ms-documentdb-partitionkeyrangeid"] = "True", "0"
-	w.do(t, "POST", docs, bulk, `[{"operationType":"Create","partitionKey":"[\"z\",\"z\"]","resourceBody":{"id":"2"}}]`).
-		refused(t, http.StatusForbidden, "0", "Forbidden")
+	other := `[{"operationType":"Create","partitionKey":"[\"z\",\"z\"]","resourceBody":{"id":"2","a":"z","b":"z"}}]`
+	w.do(t, "POST", docs, bulk, other).refused(t, http.StatusForbidden, "0", "Forbidden")
+	bulk["x-ms-documentdb-partitionkey"] = `["x","y"]` // the key of the request is not that of the operation
+	w.do(t, "POST", docs, bulk, other).refused(t, http.StatusForbidden, "0", "Forbidden")
+	// All operations of a transaction have the key of the request.
+	bulk["x-ms-cosmos-batch-atomic"] = "True"
+	w.do(t, "POST", docs, bulk, `[{"operationType":"Read","id":"1"}]`).want(t, http.StatusOK)
 }
 
 // A server that ends between the splits of a higher throughput leaves the offer pending; the next read goes on.
@@ -160,6 +179,25 @@ func TestTheNextReadOfAnOfferGoesOnWithTheSplits(t *testing.T) {
 	}
 	if pending, parts := read(); pending != "false" || parts != 3 {
 		t.Errorf("after the next read: pending %s, %d partitions, want false and 3", pending, parts)
+	}
+}
+
+// Each raise of a throughput splits as often as necessary, not only the first.
+func TestEachRaiseOfAThroughputSplits(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "400"})
+	self := "/" + w.theOffer(t, "true")["_self"].(string)
+	for _, raise := range []struct{ ru, parts int }{{11_000, 2}, {40_000, 4}} {
+		body := fmt.Sprintf(`{"content":{"offerThroughput":%d}}`, raise.ru)
+		w.do(t, "PUT", self, nil, body).want(t, http.StatusOK)
+		parts, err := c.Partitions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending := w.do(t, "GET", self, nil, "").want(t, http.StatusOK).header.Get("x-ms-offer-replace-pending")
+		if len(parts) != raise.parts || pending != "false" {
+			t.Errorf("%d RU/s: %d partitions, pending %s, want %d and false", raise.ru, len(parts), pending, raise.parts)
+		}
 	}
 }
 

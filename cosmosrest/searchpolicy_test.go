@@ -153,15 +153,18 @@ func TestThePolicyDecidesAboutTheDistance(t *testing.T) {
 	for id, v := range map[string]string{"far": "[9,9]", "near": "[1,0]", "nearer": "[2,1]"} {
 		w.item(t, id, `,"v":`+v).want(t, http.StatusCreated)
 	}
-	query := "SELECT TOP 2 c.id, VectorDistance(c[@v], [2, 2]) AS d FROM c ORDER BY VectorDistance(c[@v], [2, 2])"
-	var p plan
-	w.ask(t, planned("OrderBy, Top, NonStreamingOrderBy"), query, "@v", `"v"`).want(t, http.StatusOK).into(t, &p)
-	if len(p.Info.OrderBy) != 1 || p.Info.OrderBy[0] != "Ascending" {
-		t.Errorf("the plan sorts %v, want Ascending", p.Info.OrderBy)
-	}
-	rows := w.ask(t, across("x-ms-documentdb-partitionkey", `["p"]`), query, "@v", `"v"`).want(t, http.StatusOK)
-	if got := column(t, rows.list(t, "Documents"), "id"); got != "nearer near" {
-		t.Errorf("%s, want nearer near", rows.body)
+	for _, vectors := range []string{"c[@v], [2, 2]", "[2, 2], c[@v]"} {
+		distance := "VectorDistance(" + vectors + ")"
+		query := "SELECT TOP 2 c.id, " + distance + " AS d FROM c ORDER BY " + distance
+		var p plan
+		w.ask(t, planned("OrderBy, Top, NonStreamingOrderBy"), query, "@v", `"v"`).want(t, http.StatusOK).into(t, &p)
+		if len(p.Info.OrderBy) != 1 || p.Info.OrderBy[0] != "Ascending" {
+			t.Errorf("the plan of %s sorts %v, want Ascending", distance, p.Info.OrderBy)
+		}
+		rows := w.ask(t, across("x-ms-documentdb-partitionkey", `["p"]`), query, "@v", `"v"`).want(t, http.StatusOK)
+		if got := column(t, rows.list(t, "Documents"), "id"); got != "nearer near" {
+			t.Errorf("%s: %s, want nearer near", distance, rows.body)
+		}
 	}
 }
 

@@ -115,6 +115,9 @@ func replaceItem(c *call) error {
 		Owned: true, Checked: checked, Bare: c.in.Flag(wire.HeaderExcludeSystem),
 	}
 	if old, renames := splitRename(&w); renames {
+		if err := allowRename(c, string(rawjson.Unquote(rawjson.Lookup(body, "id")))); err != nil {
+			return err
+		}
 		return c.writeItems(p.logical, old, w)
 	}
 	return c.writeItems(p.logical, w)
@@ -132,6 +135,19 @@ func splitRename(w *docstore.Write) (old docstore.Write, renames bool) {
 	old = docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: w.ID, IfMatch: w.IfMatch}}
 	w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
 	return old, true
+}
+
+// allowRename refuses a rename if the sender has a resource token that does not allow the item with the new id.
+func allowRename(c *call, to string) error {
+	on := func() auth.Resource {
+		on := c.targetResource()
+		on.Item = to
+		return on
+	}
+	if c.who.May(auth.Replace, on) {
+		return nil
+	}
+	return c.who.Refusal(auth.Replace, on(), &c.in)
 }
 
 // writeItems carries out writes as a single transaction and answers with the last. A refused write is charged too,

@@ -116,6 +116,26 @@ func TestDocumentsComeInTheOrderOfCreation(t *testing.T) {
 	}
 }
 
+// A reader that stopped within a transaction gets the rest of the transaction.
+func TestARestOfATransactionFollowsItsBeginning(t *testing.T) {
+	c := container(t, open(t, docstore.Options{InMemory: true}), docstore.ContainerSpec{})
+	var writes []feed.Write
+	for _, id := range []string{"a", "b", "c"} {
+		body := fmt.Appendf(nil, `{"id":%q,"pk":"p"}`, id)
+		writes = append(writes, feed.Write{Op: feed.WriteCreate, ID: id, Body: body})
+	}
+	if _, err := c.Commit(t.Context(), feed.Key("p"), writes); err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Item(t.Context(), feed.Key("p"), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := numberedItems(t, c, first.Number); !slices.Equal(got, []string{"b", "c"}) {
+		t.Errorf("behind the first of three items are %q, want the other two", got)
+	}
+}
+
 // A store of an older version gets its order when it is opened, also if documents have hashes for numbers.
 func TestOlderStoresComeInTheOrderOfNumbers(t *testing.T) {
 	eachOlder(t, "close", func(t *testing.T, s olderStore) {

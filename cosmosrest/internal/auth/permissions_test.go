@@ -59,6 +59,12 @@ func TestWhatAPermissionAllows(t *testing.T) {
 			[]asked{{Query, all}, {Manage, cont}, {Create, another}},
 		},
 		{
+			"all of a number as a key",
+			Permission{Write: true, Key: `[1]`},
+			[]asked{{Create, Resource{Database: "d", Container: "c", Kind: "docs", Key: `[1]`}}},
+			[]asked{{Create, Resource{Database: "d", Container: "c", Kind: "docs", Key: `[12]`}}},
+		},
+		{
 			"all of an item",
 			Permission{Write: true, Item: "1"},
 			[]asked{{ReadItem, item}, {Replace, item}, {ReadMetadata, cont}},

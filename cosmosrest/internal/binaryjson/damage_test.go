@@ -33,6 +33,7 @@ func TestDamage(t *testing.T) {
 		"80 F0 DA FF 00":                      "at byte 4: an array of 255 numbers needs 1020 bytes: 1 follow",
 		"80 F2 F1 DA 00 00":                   "at byte 2: marker F1 as that of the inner arrays: want F0",
 		"80 C3 00":                            "at byte 1: the reference is to byte 0: want an offset in the body",
+		"80 C3 03":                            "at byte 1: the reference is to byte 3: want an offset in the body, which has 3 bytes",
 		"80 C3 09":                            "at byte 1: the reference is to byte 9: want an offset in the body, which has 3 bytes",
 		"80 E2 04 C3 05 C3 03":                "at byte 3: the reference is to byte 5, with the marker C3: want a string",
 		"80 E2 03 07 C3 03":                   "at byte 4: the reference is to byte 3, with the marker 07: want a string",

@@ -160,6 +160,9 @@ const (
 	// The hole has the direction of the polygon.
 	careless = `{"type":"Polygon","coordinates":[[[0,0],[9,0],[9,9],[0,9],[0,0]],[[3,3],[6,3],[6,6],[3,6],[3,3]]]}`
 	rest     = `{"type":"Polygon","coordinates":[[[0,0],[0,9],[9,9],[9,0],[0,0]]]}` // clockwise: all but the square
+	around   = `{"type":"Polygon","coordinates":[[[0,0],[9,0],[9,9],[0,9],[0,0]]]}`
+	middle   = `{"type":"Polygon","coordinates":[[[3,3],[6,3],[6,6],[3,6],[3,3]]]}`
+	triangle = `{"type":"Polygon","coordinates":[[[20,1],[21,1],[21,2],[20,1]]]}`
 	inner    = `{"type":"Polygon","coordinates":[[[1,1],[2,1],[2,2],[1,2],[1,1]]]}`
 	plug     = `{"type":"Polygon","coordinates":[[[4,4],[5,4],[5,5],[4,5],[4,4]]]}`
 	pair     = `{"type":"MultiPolygon","coordinates":[[[[1,1],[2,1],[2,2],[1,2],[1,1]]],[[[20,1],[21,1],[21,2],[20,1]]]]}`
@@ -221,10 +224,27 @@ func TestAreas(t *testing.T) {
 	if parse(t, line).Area() != 0 || parse(t, pointText(1, 2)).Area() != 0 {
 		t.Error("a line or a point has an area")
 	}
+	outer, hole := parse(t, around).Area(), parse(t, middle).Area()
+	if got := square - (outer - hole); math.Abs(got) > 1 {
+		t.Errorf("a square with a hole has %v square metres, want %v less %v", square, outer, hole)
+	}
+	first, second := parse(t, inner).Area(), parse(t, triangle).Area()
+	if got := parse(t, pair).Area() - (first + second); math.Abs(got) > 1 {
+		t.Errorf("two polygons have %v square metres, want %v and %v", parse(t, pair).Area(), first, second)
+	}
 	const earth = 510065621724088.44 // square metres of the ellipsoid
 	whole := `{"type":"Polygon","coordinates":[[[0,0],[9,0],[9,9],[0,9],[0,0]]]}`
 	if got := parse(t, whole).Area() + parse(t, rest).Area(); math.Abs(got/earth-1) > 1e-12 {
 		t.Errorf("a square and the rest of the earth have %v square metres, want %v", got, earth)
+	}
+}
+
+// The positions of all parts count, because a computation visits all of them.
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int{pointText(1, 2): 1, across: 2, inner: 4, ringed: 8, pair: 7} {
+		if got := parse(t, text).Size(); got != want {
+			t.Errorf("%s has the size %d, want %d", text, got, want)
+		}
 	}
 }
 

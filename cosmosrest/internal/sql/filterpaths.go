@@ -73,7 +73,9 @@ func (w *filterWalk) note(e *expr) {
 }
 
 // isSpecial reports whether a name with the character is in quotes in an indexing policy.
-func isSpecial(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) }
+func isSpecial(r rune) bool {
+	return r != '_' && !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
+}
 
 // expr visits an expression; nil is none.
 func (w *filterWalk) expr(e *expr) {

@@ -117,8 +117,7 @@ func (h *hybridPlan) missing(weighted bool, supports func(string) bool) (missing
 func (w *rewriter) endOfRoot() int {
 	if len(w.s.From) > 1 {
 		// The text between two sources ends with JOIN.
-		before := w.q.text[:w.s.From[1].Pos.Offset]
-		return strings.LastIndex(strings.ToUpper(before), "JOIN")
+		return lastIndexFold(w.q.text[:w.s.From[1].Pos.Offset], "JOIN")
 	}
 	return w.s.Tail.Pos.Offset
 }

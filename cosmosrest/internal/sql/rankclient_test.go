@@ -203,6 +203,33 @@ func TestPlansOfRanksAreTheServices(t *testing.T) {
 	}
 }
 
+// A client skips the rows of OFFSET after it has merged the components, so each component must contain them, too.
+func TestComponentsOfRanksContainTheSkippedRows(t *testing.T) {
+	for _, test := range []struct {
+		counts string
+		rows   int64
+	}{
+		{"OFFSET 500 LIMIT 10", 1020}, {"OFFSET 40 LIMIT 10", 120}, {"OFFSET 0 LIMIT 70", 140},
+	} {
+		raw, err := bound(t, "SELECT * FROM c ORDER BY RANK FullTextScore(c.text, 'swim') "+test.counts).Plan(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan struct {
+			Hybrid hybridPlan `json:"hybridSearchQueryInfo"`
+		}
+		if err := json.Unmarshal(raw, &plan); err != nil {
+			t.Fatal(err)
+		}
+		component := plan.Hybrid.Components[0]
+		tail := fmt.Sprintf("OFFSET 0 LIMIT %d", test.rows)
+		if *component.Offset != 0 || *component.Limit != test.rows ||
+			!strings.HasSuffix(component.RewrittenQuery, tail) {
+			t.Errorf("%s: the component is %s, want %s", test.counts, component.RewrittenQuery, tail)
+		}
+	}
+}
+
 func TestRanksThatCannotBe(t *testing.T) {
 	for _, test := range []struct{ query, want string }{
 		{

@@ -158,6 +158,10 @@ var queries = []struct{ query, want string }{
 	{"SELECT VALUE COUNTIF(c.n = 1) FROM c", `2`},
 	{"SELECT VALUE MAKELIST(c.n) FROM c", `[3,1,"s",null,1]`},
 	{"SELECT VALUE MAKESET(c.n) FROM c", `[3,1,"s",null]`},
+	{
+		"SELECT VALUE MAKESET(x) FROM x IN (SELECT VALUE [{'a': 1, 'b': 2}, {'b': 2, 'a': 1}, [1], [1.0], 1, 1.0])",
+		`[{"a":1,"b":2},[1],1]`,
+	},
 	{"SELECT VALUE MAKELIST(c.none) FROM c", `[]`},
 	{"SELECT c.pk, MakeSet(c.n) AS ns FROM c GROUP BY c.pk", `{"pk":"a","ns":[3,"s",null,1]} {"pk":"b","ns":[1]}`},
 	{"SELECT VALUE MAX(c.n) - MIN(c.n) FROM c WHERE IS_NUMBER(c.n)", `2`},

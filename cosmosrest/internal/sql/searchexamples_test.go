@@ -48,6 +48,7 @@ var documented = []struct{ expr, want string }{
 	// Our own. All digits of 64 bits are kept, and the sum of the two largest numbers wraps around.
 	{"IntAdd(9223372036854775806, 1)", "9223372036854775807"},
 	{"IntAdd(9223372036854775807, 1)", "-9223372036854775808"},
+	{"IntAdd(9223372036854775808, 0)", ""},
 	{"IntMul(3037000500, 3037000500)", "-9223372036709301616"},
 	{"IntDiv(-9223372036854775808, -1)", "-9223372036854775808"},
 	{"IntBitNot('1')", ""},

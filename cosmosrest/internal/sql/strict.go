@@ -178,10 +178,20 @@ func (w *strictWalk) refuse(word string, before, end int, message string) {
 	if len(w.found) >= maxStrays {
 		return
 	}
-	at := strings.LastIndex(strings.ToUpper(w.text[:before]), word)
+	at := lastIndexFold(w.text[:before], word)
 	err := failf(at, "%s", message)
 	err.End = at + len(strings.TrimRight(w.text[at:end], " \t\r\n"))
 	w.found = append(w.found, err)
+}
+
+// lastIndexFold returns the place of the last occurrence of an ASCII word, in upper or lower case. It does not change
+// the case of the text, because the upper case of some letters has another number of bytes.
+func lastIndexFold(text, word string) int {
+	at := len(text) - len(word)
+	for at >= 0 && !strings.EqualFold(text[at:at+len(word)], word) {
+		at--
+	}
+	return max(at, -1)
 }
 
 // exprs visits expressions.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -77,6 +78,8 @@ func TestWhatAStrictServerServes(t *testing.T) {
 		"SELECT * FROM c WHERE EXISTS(SELECT 1 FROM t IN c.x ORDER BY t)",
 		"SELECT * FROM c WHERE c.n IN (1, (SELECT TOP 1 VALUE t FROM t IN c.x))",
 		"SELECT VALUE {'a': [ARRAY(SELECT TOP 1 VALUE t FROM t IN c.x)]} FROM c",
+		"SELECT VALUE s FROM c JOIN s IN (SELECT TOP 1 VALUE t FROM t IN c.x)",
+		"SELECT VALUE s FROM c JOIN (SELECT VALUE u FROM u IN (SELECT VALUE t FROM t IN c.x ORDER BY t)) s",
 	} {
 		q, err := Parse(query)
 		if err != nil {
@@ -132,5 +135,23 @@ func TestAResultThatJSONCannotWriteIsRefused(t *testing.T) {
 		if got, err := run(t, query, []string{`{"id":"a","zero":0,"l":[0]}`}); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", query, got, err, fmt.Sprintf("%q", want))
 		}
+	}
+}
+
+// The place of a clause is counted in bytes of the query, also behind letters whose upper case has more bytes.
+func TestThePlaceOfAClauseBehindOtherLetters(t *testing.T) {
+	query := "SELECT VALUE ARRAY(SELECT VALUE t FROM t IN c['" + strings.Repeat("ɐ", 50) + "'] order by t) FROM c"
+	refused, _ := errors.AsType[*Error](refusedBy(query))
+	if refused == nil || query[refused.At:refused.End] != "order by t" {
+		t.Errorf("%v, want a refusal of order by t", refused)
+	}
+	query = "SELECT TOP 3 c['" + strings.Repeat("ɐ", 50) + "'] FROM c join t IN c.tags " +
+		"ORDER BY RANK FullTextScore(c.text, 'a')"
+	plan, err := bound(t, query).Plan(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `AS fullTextStatistics\nFROM c"`; !strings.Contains(string(plan), want) {
+		t.Errorf("the plan is %s, want %s in it", plan, want)
 	}
 }
