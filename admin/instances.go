@@ -35,7 +35,7 @@ type Instance struct {
 	SharesByLoad bool    // Options.ShareByLoad; effective if all running instances set it: see [Listing.SharesByLoad]
 	Load         int64   // of the instance's leases, as far as known: see [Lease.LoadOf]
 	LoadKnown    bool    // Load counts all leases of the instance
-	Share        float64 // the instance's part of the leases or, if all instances share by load, of their load; 0 after the end
+	Share        float64 // part of the leases or, if all instances share by load, of their load; 0 after the end
 	Due          float64 // the part by the weight of the instance alone; 0 after the end
 
 	Notes []string // remarks for the operator

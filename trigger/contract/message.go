@@ -36,7 +36,7 @@ const (
 	KindCancel       Kind = "cancel"       // to the program: give a batch up
 	KindStop         Kind = "stop"         // to the program: no further batch comes; to the host: end the processor
 	KindCheckpointed Kind = "checkpointed" // to the program: the outcome of a checkpoint
-	KindError        Kind = "error"        // to the program: how the program has broken the contract, or why the processor ends
+	KindError        Kind = "error"        // to the program: the breach of the contract, or why the processor ends
 	KindDone         Kind = "done"         // to the host: a batch is handled
 	KindFailed       Kind = "failed"       // to the host: a batch, or a part of it, has failed
 	KindReleased     Kind = "released"     // to the host: a canceled batch is given up

@@ -10,10 +10,10 @@ import (
 
 // How a key is set aside
 //
-// If a change fails, is stuck in the handler or cannot be parked, the later changes of its key are forgotten: the lease
-// has the key, and from where it continues. When the earlier changes are settled, the key is read again, page by page,
-// and each page is handled like any other. Once the reads by key have come as far as the feed, the key's changes come
-// from the feed again:
+// If a change fails, is stuck in the handler or cannot be parked, the later changes of the key are forgotten: the lease
+// names the key, and the position from which the key continues. When the earlier changes are settled, the key is read
+// again, page by page, and each page is handled like any other. Once the reads by key have come as far as the feed, the
+// key's changes come from the feed again:
 //
 //	1  the key is behind: changes of the key in the feed are dropped, and their LSN noted
 //	2  a page of the key is read when nothing of the key is in memory any more
@@ -29,10 +29,10 @@ type aside struct {
 	from      Position // the next read by key begins here
 	after     int64    // LSN of the last change that was in memory or is
 	dropped   int64    // LSN of the last change that the feed had meanwhile
-	late      bool     // one was dropped since the last read began
-	restored  bool     // another owner has set it aside, and dropped is not known
-	empty     int      // reads of the feed since it has caught up, if they found nothing
-	passed    bool     // by what the last owner says, the position had passed its first change
+	late      bool     // a change was dropped since the last read began
+	restored  bool     // another owner has set the key aside, and dropped is unknown
+	empty     int      // empty reads of the feed since the key has caught up
+	passed    bool     // the position had passed the first change of the key, according to the last owner
 	streak    int      // reads that failed
 	notBefore time.Time
 }
@@ -50,7 +50,7 @@ const (
 type asides struct {
 	lanes   []*lane // of these keys, and of those that were set aside and are not forgotten as such
 	keys    int
-	bytes   int // of what the lease says of them at least
+	bytes   int // at least, of the notes about these keys in the lease
 	reading int // reads by key under way
 	rules   *Rules
 }
@@ -69,7 +69,7 @@ func (l *lane) setAside(e *Engine) {
 	if !e.rules.CanReadKeys || l == e.lanes.common || l.aside.state == reading || isNew && !e.asides.mayAdd(l.key) {
 		return
 	}
-	e.Position() // so that it is known whether it has passed the key
+	e.Position() // tells whether the position has passed the key
 	l.requeueBehindFirst(e)
 	if isNew {
 		if l.aside.state == notAside {
@@ -115,7 +115,7 @@ func (l *lane) setAside(e *Engine) {
 // a begun transaction stay: reading is by LSN, so the others of the transaction would come again.
 func (l *lane) splitWaiting() (kept, forgotten []*Change) {
 	n, begun := 0, l.lastInLine()
-	if len(l.waiting) > 0 && l.waiting[0].fraction == isCut { // others of its transaction may be done
+	if len(l.waiting) > 0 && l.waiting[0].fraction == isCut { // other changes of the transaction may be done
 		begun = l.waiting[0].LSN
 	}
 	for ; n < len(l.waiting) && l.waiting[n].LSN == begun; n++ {
@@ -135,8 +135,8 @@ func (l *lane) lastInLine() (lsn int64) {
 	return lsn
 }
 
-// releaseHandled has the position wait no longer for unconfirmed changes of a key: from now on the lease says of the
-// key alone from where it continues.
+// releaseHandled ends the wait of the position for unconfirmed changes of a key: from now on the lease has a separate
+// position for the key.
 func (l *lane) releaseHandled(e *Engine) {
 	if !e.rules.ByHand {
 		return
@@ -150,7 +150,8 @@ func (l *lane) releaseHandled(e *Engine) {
 	})
 }
 
-// requeueBehindFirst has the changes in batches behind the first one wait again, so they are forgotten too.
+// requeueBehindFirst puts the changes in batches behind the first batch back among the waiting changes, so they are
+// forgotten too.
 func (l *lane) requeueBehindFirst(e *Engine) {
 	for i := len(l.line) - 1; i > 0; i-- {
 		b := l.line[i]
@@ -187,7 +188,7 @@ func (a *asides) restoreKey(e *Engine, k notes.AsideKey, from Position) {
 	a.add(k.Key)
 }
 
-// mayAdd reports whether the lease has room for one more key set aside.
+// mayAdd reports whether the lease has room for another key set aside.
 func (a *asides) mayAdd(key string) bool {
 	return a.keys < a.rules.MaxAside && (a.rules.MaxAsideBytes == 0 ||
 		a.bytes+a.rules.AsideBytes(key) <= a.rules.MaxAsideBytes)
@@ -205,8 +206,8 @@ func (a *asides) remove(key string) {
 	}
 }
 
-// isElsewhere reports whether a change of the feed is not to be taken from there: its key is read again, or was and has
-// given it.
+// isElsewhere reports whether a change of the feed comes from the reads by key instead, which have given the change or
+// will give it.
 func (l *lane) isElsewhere(c *Change) bool {
 	switch l.aside.state {
 	case behind, reading:
@@ -335,8 +336,8 @@ func (v KeyRead) applyTo(e *Engine) {
 	l.advance(e)
 }
 
-// feedIsEmpty is how many reads of the feed show that it never gives a change read by key: a later version or a delete
-// has taken its place. The second read to find nothing began when the key had caught up already.
+// feedIsEmpty is how many reads of the feed show that the feed never gives a change read by key: a later version or a
+// delete has taken the place of that change. The second read to find nothing began when the key had caught up already.
 const feedIsEmpty = 2
 
 // KeyFailed reports a failed read of a key.
@@ -365,8 +366,8 @@ func (a *asides) dropCaughtUp(e *Engine) {
 	})
 }
 
-// continueFrom is where a key passed by the position continues: its first unsettled change, and a position before this
-// change; nil if there is none.
+// continueFrom is where a key passed by the position continues: the first unsettled change of the key, and a position
+// before this change; nil if there is none.
 func (l *lane) continueFrom() (from Position, lsn int64) {
 	if l.aside.state == notAside {
 		return nil, 0

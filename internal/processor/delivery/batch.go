@@ -12,24 +12,24 @@ type Batch struct {
 	Err     error // the last failure
 
 	lanes     []*lane
-	failing   time.Time  // when it failed first; zero if it has not failed
-	apart     time.Time  // when it failed first as it is
-	since     *time.Time // what succeeds from then on is evidence against it; shared by the parts of a batch
-	evidence  time.Time  // since, when it became a suspect
+	failing   time.Time  // first failure of the changes; zero without a failure
+	apart     time.Time  // first failure of the batch in its present size
+	since     *time.Time // successes from then on are evidence against the batch; shared by the parts of a batch
+	evidence  time.Time  // since, at the time when the batch became a suspect
 	streak    int        // tries in a row that failed, of the handler or of the letter: the pause grows with it
 	notBefore time.Time
 	asked     time.Time // the handler wants no call before
-	taken     time.Time // when its last call began
-	last      time.Time // when it failed last
-	era       int       // of its last call
-	blame     blame     // of its last failure
+	taken     time.Time // beginning of the last call
+	last      time.Time // time of the last failure
+	era       int       // of the last call
+	blame     blame     // of the last failure
 	suspicion suspicion
-	probe     bool // its call shows whether an outage is over
+	probe     bool // the call shows whether an outage is over
 	probed    time.Time
-	reserved  bool     // its key has a place among those that are held
-	reported  bool     // that its key has none
-	isHeld    bool     // it is to be parked only because its key is held
-	request   *Request // it is a letter that is handed over again
+	reserved  bool     // the key has a place among the held keys
+	reported  bool     // the missing place was reported
+	isHeld    bool     // to be parked only because the key is held
+	request   *Request // of a redriven letter
 }
 
 // to changes the state.
@@ -41,10 +41,10 @@ func (b *Batch) to(next BatchState, because BatchEvent) {
 	b.State = next
 }
 
-// visited is told of each transition, by the test comparing them with their table.
+// visited is called for each transition, in the test that compares the transitions with their table.
 var visited func(BatchState, BatchEvent, BatchState)
 
-// Failing is since when the batch fails; zero if it has not failed.
+// Failing is since when the batch fails; zero without a failure.
 func (b *Batch) Failing() time.Time { return b.failing }
 
 // Attempt is 1 and how often the handler has received the batch's changes before.
@@ -56,7 +56,7 @@ func (b *Batch) Attempt() int {
 	return calls + 1
 }
 
-// IsHeld reports whether the change is to be parked only because its key is held.
+// IsHeld reports whether the change is to be parked only because the key is held.
 func (b *Batch) IsHeld() bool { return b.isHeld }
 
 // HasBeenRefused reports whether the letter of the batch may be stored already: an earlier try has failed, or has had
@@ -66,7 +66,7 @@ func (b *Batch) HasBeenRefused() bool { return b.State == Parking && b.streak > 
 // HeldSince is the LSN of the change the key of the batch is held for; 0 is unknown.
 func (b *Batch) HeldSince() int64 { return b.lanes[0].heldSince }
 
-// IsRedriven reports whether its change is a letter handed over again.
+// IsRedriven reports whether the change is a letter handed over again.
 func (b *Batch) IsRedriven() bool { return b.request != nil }
 
 // IsCut reports whether the batch has a part of a transaction.
@@ -74,12 +74,12 @@ func (b *Batch) IsCut() bool {
 	return slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.fraction == isCut })
 }
 
-// isFirst reports whether the batch is the first in each of its lanes.
+// isFirst reports whether the batch is the first in all its lanes.
 func (b *Batch) isFirst() bool {
 	return !slices.ContainsFunc(b.lanes, func(l *lane) bool { return l.line[0] != b })
 }
 
-// isPaused reports whether the batch waits for the letters before it.
+// isPaused reports whether the batch waits for earlier letters.
 func (b *Batch) isPaused() bool {
 	return b.request == nil && slices.ContainsFunc(b.lanes, (*lane).isPaused)
 }
@@ -101,7 +101,7 @@ func (b *Batch) isExhausted(e *Engine) bool {
 // batchQueue is the batches not in hand, in the order in which they were made.
 type batchQueue []*Batch
 
-// findDue finds a batch of a kind, first in its lanes, whose time has come.
+// findDue finds a due batch of a kind, first in all its lanes.
 func (q *batchQueue) findDue(now time.Time, is func(*Batch) bool) (*Batch, time.Duration) {
 	wait := Never
 	for _, b := range *q {
@@ -165,7 +165,7 @@ func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
 			b.failing = time.Unix(0, c.failing)
 		}
 	}
-	// The capacity ends where the batch does: nobody may append to it over the waiting changes.
+	// The capacity ends with the batch: an append must not overwrite the waiting changes.
 	if len(b.Changes) == 0 {
 		b.Changes = l.waiting[:n:n]
 	} else {
@@ -181,7 +181,7 @@ func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
 	l.advance(e)
 }
 
-// replaceBy puts parts in the place of a batch, in each of its lanes. There may be none.
+// replaceBy puts parts in the place of a batch, in all lanes of the batch. There may be none.
 func (b *Batch) replaceBy(e *Engine, because BatchEvent, parts ...*Batch) {
 	e.batches.remove(b)
 	b.to(Over, because)
@@ -204,7 +204,7 @@ func (b *Batch) replaceBy(e *Engine, because BatchEvent, parts ...*Batch) {
 	e.batches = append(e.batches, parts...)
 }
 
-// spreadKeys gives each key of a batch of the common lane a lane of its own, so that other keys can pass it.
+// spreadKeys gives each key of a batch of the common lane a separate lane, so that other keys can pass.
 func (b *Batch) spreadKeys(e *Engine) {
 	if e.rules.InOrder || !slices.Contains(b.lanes, e.lanes.common) {
 		return
@@ -258,7 +258,7 @@ func (b *Batch) extractKey(e *Engine, at *lane) *Batch {
 	for _, c := range mine.Changes {
 		c.lane = at
 	}
-	if !slices.Contains(b.lanes, at) { // it was in the common lane
+	if !slices.Contains(b.lanes, at) { // the batch was in the common lane
 		b.lanes = append(slices.Clone(b.lanes), at)
 		at.insert(b)
 	}
@@ -270,7 +270,7 @@ func (b *Batch) extractKey(e *Engine, at *lane) *Batch {
 	return &mine
 }
 
-// partOf is a new batch of some of a batch's changes, with what is known of the whole.
+// partOf is a new batch of some of a batch's changes, with the facts about the whole.
 func (b *Batch) partOf(changes []*Change) *Batch {
 	return &Batch{
 		Changes: changes, Err: b.Err, failing: b.failing, streak: b.streak, notBefore: b.notBefore, asked: b.asked,
@@ -279,8 +279,8 @@ func (b *Batch) partOf(changes []*Change) *Batch {
 	}
 }
 
-// halves divides a batch: by key if it has several, otherwise between two transactions, and the changes of a single
-// transaction in the middle. It returns the batch itself if that has one change.
+// halves divides a batch with several keys by key, a batch with a single key between two transactions, and a single
+// transaction in the middle. A batch with a single change is returned unchanged.
 func (b *Batch) halves() []*Batch {
 	if len(b.Changes) == 1 {
 		return []*Batch{b}
@@ -302,7 +302,7 @@ func (b *Batch) halves() []*Batch {
 	return []*Batch{b.partOf(b.Changes[:at:at]), b.partOf(b.Changes[at:])}
 }
 
-// middle is where the transaction nearest to the middle begins, and whether there is only one.
+// middle is where the transaction nearest to the middle begins, and whether there is only a single transaction.
 func middle(changes []*Change) (at int, alone bool) {
 	half := len(changes) / 2
 	for i := 0; i < len(changes); {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Breaker separates a change that cannot be handled from an outage of a system needed by handlers. It remembers the
-// outcome of the keys handled last. It may be used by several goroutines.
+// Breaker separates a change that cannot be handled from an outage of a system needed by handlers. The breaker
+// remembers the outcomes of the last handled keys. Several goroutines may use a breaker.
 //
-// It is an outage when at least three changes have failed, with nothing left to try, and more than keys have succeeded
-// since the first of them began to fail. Several changes of one key count each, because a feed may have a single key.
-// Then nothing is parked and nothing is called, but for a probe now and then. When a probe succeeds, all failures
-// meanwhile begin anew.
+// An outage is when at least three changes have failed, with no attempts left, and fewer keys have succeeded since the
+// first of them began to fail. Several changes of one key count each, because a feed may have a single key. Then
+// nothing is parked and nothing is called, but for a probe now and then. When a probe succeeds, all failures meanwhile
+// begin anew.
 type Breaker struct {
 	backoff func(failures int) time.Duration
 
 	// trouble is when a batch has failed last, in nanoseconds; 0 while successes do not count.
-	// Every success reads it, without the lock: all leases of a process share the breaker, and
-	// mostly nothing fails.
+	// Every success reads trouble, without the lock: all leases of a process share the breaker, and mostly nothing
+	// fails.
 	trouble atomic.Int64
 	good    atomic.Int64 // when the last call began that has succeeded, in nanoseconds, while successes count
 
@@ -27,14 +27,14 @@ type Breaker struct {
 	recent  []result // of different keys, in the order of their times
 	open    bool
 	since   time.Time
-	failing int      // changes that had failed when it opened
+	failing int      // changes that had failed when the breaker opened
 	news    []Outage // that News has not returned yet
 	probes  int
 	next    time.Time    // when the next probe may go
 	era     int          // how many outages are over
 	before  int64        // good, when the last outage began
 	engines int          // that were made so far
-	heirs   map[int]bool // engines that may have what failed of a lease before this outage came to them
+	heirs   map[int]bool // engines of leases that came during this outage, which may have changes that failed before
 	wakes   map[int]func()
 	wake    int
 }
@@ -46,7 +46,7 @@ type result struct {
 	ok  bool
 	at  time.Time // when the call was begun, or has failed
 
-	parked bool // it counts until the next success: it may be the first of an outage
+	parked bool // the failure counts until the next success: an outage may have begun
 }
 
 const (
@@ -68,7 +68,7 @@ func (b *Breaker) join() int {
 	return b.engines
 }
 
-// Watch has wake called when an outage is over, until stop is called. It must not wait.
+// Watch calls wake at the end of each outage, until stop is called. wake must not wait.
 func (b *Breaker) Watch(wake func()) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,14 +97,14 @@ func (b *Breaker) succeeded(key string, begun time.Time) {
 	if at := begun.UnixNano(); at > b.good.Load() { // of two at once either will do
 		b.good.Store(at)
 	}
-	// The first success after a quiet time counts still: suspects may have waited for it.
+	// The first success after a quiet time still counts: suspects may have waited for a success.
 	if begun.UnixNano()-trouble >= int64(troubled) {
 		b.trouble.CompareAndSwap(trouble, 0) // unless a batch has failed meanwhile
 	}
 }
 
-// creditKeys counts changes as handled, for the breaker, by a call begun at a time: only this shows that the handler
-// had then what it needs.
+// creditKeys counts changes as handled, for the breaker, by a call begun at a time: a success only shows that the
+// handler's dependencies worked at that time.
 func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
 	for i, c := range changes {
 		if i == 0 || c.Key != changes[i-1].Key {
@@ -113,8 +113,9 @@ func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
 	}
 }
 
-// failed notes the failure of a change of a key by itself, as often as it may. The calling engine has heard the end of
-// heard outages: if another has ended since, the failure may be of that outage, and is no sign of the next one.
+// failed notes that a change of a key has failed alone, with all attempts used up. The calling engine has heard the end
+// of heard outages: if another outage has ended since, the failure may be of that outage, and is no sign of the next
+// outage.
 func (b *Breaker) failed(of, heard int, key string, lsn int64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +125,8 @@ func (b *Breaker) failed(of, heard int, key string, lsn int64, now time.Time) {
 	b.troubled(now)
 }
 
-// settled notes the parking of the change of a key. Its failure counts until a call begun later succeeds: it may be the
-// first of an outage.
+// settled notes the parking of the change of a key. The failure counts until a call begun later succeeds: an outage may
+// have begun.
 func (b *Breaker) settled(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +153,8 @@ func (b *Breaker) note(r result) {
 }
 
 // judge reports whether to park a change which has been failing for a while: if changes of other keys were handled
-// meanwhile or, when nothing else is left to try, if too few keys fail for an outage. If another outage has ended than
-// the engine has heard of, as in failed, nothing is parked: the engine forgets its failures first.
+// meanwhile or, when nothing else is left to try, if too few keys fail for an outage. If an outage has ended that the
+// engine has not heard of, as in failed, nothing is parked: the engine first forgets the failures.
 func (b *Breaker) judge(key string, heard int, failing time.Time, others bool, now time.Time) (park bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,8 +193,8 @@ func (b *Breaker) admit(now time.Time) (open bool, wait time.Duration) {
 	return true, max(0, b.next.Sub(now))
 }
 
-// beginProbe has a probe go to the handler. If it is too early, since another has begun one, wait says how long it is
-// until then.
+// beginProbe permits a probe. If it is too early, because another engine has begun a probe, wait is the time until the
+// next probe.
 func (b *Breaker) beginProbe(now time.Time) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,8 +242,8 @@ func (b *Breaker) adopt(engine int) {
 	}
 }
 
-// leave forgets the failures of a lease now in other hands. Then an outage is over in which nothing else has failed: no
-// call of this process could show its end.
+// leave forgets the failures of a lease now in other hands. Then an outage without other failures is over: no call of
+// this process could show the end.
 func (b *Breaker) leave(of int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,7 +251,7 @@ func (b *Breaker) leave(of int, now time.Time) {
 	b.dropHeir(of, now)
 }
 
-// disown notes that an engine has none of the changes that had failed before its lease came to it.
+// disown notes that an engine has none of the changes that had failed before the lease came to the engine.
 func (b *Breaker) disown(engine int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -259,7 +260,7 @@ func (b *Breaker) disown(engine int, now time.Time) {
 	}
 }
 
-// dropHeir ends the outage if nothing is left to show its end. The caller has the lock.
+// dropHeir ends the outage if no change is left that could show the end. The caller has the lock.
 func (b *Breaker) dropHeir(engine int, now time.Time) {
 	delete(b.heirs, engine)
 	if b.open && len(b.heirs) == 0 && !slices.ContainsFunc(b.recent, func(r result) bool { return !r.ok }) {
@@ -289,11 +290,11 @@ func (b *Breaker) outages() int {
 // Outage is the beginning or the end of an outage.
 type Outage struct {
 	Since   time.Time
-	Ended   time.Time // zero while it lasts
-	Changes int       // that had failed when it was detected
+	Ended   time.Time // zero during the outage
+	Changes int       // changes that had failed at the detection
 }
 
-// News returns the outages begun or ended since its last call.
+// News returns the outages begun or ended since the last call of News.
 func (b *Breaker) News() (news []Outage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -301,7 +302,7 @@ func (b *Breaker) News() (news []Outage) {
 	return news
 }
 
-// Open is the lasting outage, if there is one.
+// Open is the present outage, if any.
 func (b *Breaker) Open() (o Outage, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,45 +7,45 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// Page is a page of changes: of the feed, of a key that is read again, or the one change of a letter.
+// Page is a page of changes: of the feed, of a key that is read again, or the single change of a letter.
 type Page struct {
 	Of         any      // of the owner
-	From, Next Position // reading after From gave it, and the next page begins at Next
+	From, Next Position // the page was read after From, and the next page begins at Next
 
 	changes  []Change
 	open     int   // changes for which the position waits at From
 	inMemory int   // changes that are not handled
-	bytes    int   // that it keeps in memory
+	bytes    int   // that the page keeps in memory
 	left     int   // of which so many belong to changes that are not handled
-	covers   int   // changes of this page and of those that were merged with it
-	front    int   // changes at its front for which the position does not wait
+	covers   int   // changes of this page and of pages merged with this page
+	front    int   // changes at the front for which the position does not wait
 	counted  int   // of these, those that count as before the position
 	doneTo   int64 // LSN of the last change of these
 	added    time.Time
-	ofKey    bool // a key was read again, so the changes of other keys are missing between its own
+	ofKey    bool // of a key that was read again, so the changes of other keys are missing in between
 }
 
 // Change is a change in the engine.
 type Change struct {
 	Page  *Page
-	Index int // in its page, among those that were added with it
-	Place int // among the changes of its LSN
+	Index int // in the page, among the changes that were added together
+	Place int // among the changes of the same LSN
 	LSN   int64
 	Key   string
 	size  int
 
 	state    ChangeState
-	calls    int   // how often the handler has received it and returned
-	failures int   // calls that count against its attempts: none of an outage, and none before the end of one
-	failing  int64 // since when, in nanoseconds since 1970; 0 if it has not failed
+	calls    int   // how often the handler has received the change and returned
+	failures int   // calls that count as attempts: none during an outage or before the end of an outage
+	failing  int64 // since when, in nanoseconds since 1970; 0 without a failure
 	fraction fraction
-	passed   bool // the position does not wait for it
+	passed   bool // the position does not wait for the change
 	left     bool // to a later read of its key
-	letter   bool // it was parked before, and is handed over again
+	letter   bool // a parked change that is handed over again
 	lane     *lane
 }
 
-// IsSettled reports whether the change is done, parked, or left to a later read of its key.
+// IsSettled reports whether the change is done, parked, or left to a later read of the key.
 func (c *Change) IsSettled() bool { return c.state == Settled || c.state == Handled }
 
 // IsUnconfirmed reports whether the change is handled, and waits to be confirmed by hand.
@@ -61,7 +61,7 @@ type Meta struct {
 	Size int
 }
 
-// run is how often the handler has received the change, as notes say it.
+// run is how often the handler has received the change, in the form of notes.
 func (c *Change) run(name func(*Change) string) notes.Run {
 	r := notes.Run{
 		From: c.LSN, To: c.LSN, Calls: c.calls, Failures: c.failures,
@@ -73,8 +73,8 @@ func (c *Change) run(name func(*Change) string) notes.Run {
 	return r
 }
 
-// addRun adds the run of a change to some runs: to the last of them if it is like that and nothing is between them, or
-// if both name changes of one transaction.
+// addRun adds the run of a change to some runs: to the last run if both are alike and adjacent, or if both name changes
+// of the same transaction.
 func addRun(runs []notes.Run, r notes.Run, follows bool) []notes.Run {
 	if n := len(runs); n > 0 && r.IsLike(runs[n-1]) {
 		switch last := &runs[n-1]; {
@@ -113,8 +113,8 @@ func (c *Change) restore(r notes.Run) {
 	}
 }
 
-// isBefore reports whether two changes of a key follow each other. One that is done and was between them comes again
-// after a crash, and has had fewer calls.
+// isBefore reports whether two changes of a key follow each other. A done change between the two comes again after a
+// crash, with fewer calls.
 func (c *Change) isBefore(o *Change) bool {
 	if c.Page != o.Page || c.Index > o.Index {
 		return c.LSN == o.LSN
@@ -178,13 +178,14 @@ func newPage(of any, from, next Position, n int, meta func(i int) Meta, before i
 	return p
 }
 
-// shed gives up the memory of a change, and returns by how many bytes the page becomes smaller: all of it goes after
-// the last change, and before that most of it now and then, because a few changes must not keep the rest of their page.
+// shed gives up the memory of a change, and returns by how many bytes the page becomes smaller: after the last change
+// all memory of the page is given up, and before that most memory now and then, because a few changes must not keep the
+// rest of their page.
 func (p *Page) shed(c *Change) (bytes int) {
 	p.inMemory--
 	p.left -= c.size
-	// Only when three quarters are handled. The owner copies what is left then, which is
-	// at most a third of what it gives up.
+	// Only when three quarters are handled. The owner then copies the remaining changes, at most a third of the given
+	// up memory.
 	if p.inMemory > 0 && (p.left*4 > p.bytes || p.bytes == 0) {
 		return 0
 	}
@@ -202,7 +203,7 @@ func (p *Page) Kept(f func(index int)) {
 	}
 }
 
-// sizeLimit is how many changes a batch may have after one took too long.
+// sizeLimit is how many changes a batch may have after a batch took too long.
 type sizeLimit struct {
 	items int // 0 is no limit
 	full  int // how many the batch had that took too long first

@@ -1,30 +1,30 @@
-// Package delivery decides which changes of a lease the handler receives now, in which batches, and whether failed ones
-// come again or are parked. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] the events
-// ([Engine.Tell]: a page was read, the handler has failed, a letter is stored), and asks for the next effect
-// ([Engine.Next]: call the handler, store a letter, read a key again). So a test can visit every interleaving of a
-// small world.
+// Package delivery decides which changes of a lease the handler receives now, in which batches, and whether failed
+// changes come again or are parked. The package has no clock, no goroutine and no I/O. The owner of an [Engine] tells
+// it the events ([Engine.Tell]: a page was read, the handler has failed, a letter is stored), and asks for the next
+// effect ([Engine.Next]: call the handler, store a letter, read a key again). So a test can visit every interleaving of
+// a small world.
 //
-// Each [Event] is a type, and its method applyTo carries out its consequences. From there the work goes to a method of
-// a batch, a lane, a change, a request or a part of the engine, which gets the engine as its argument.
+// Each [Event] is a type, whose method applyTo carries out the consequences. From there the work goes to a method of a
+// batch, a lane, a change, a request or a part of the engine, with the engine as the argument.
 //
 // # Lanes
 //
-// A lane is a queue of changes handled in order. With a concurrency of one all keys share the common lane, and
-// a page without trouble is one batch of that lane. A key gets a lane of its own when its changes fail, are held, or
-// are handed over again. Above a concurrency of one each key has its own. A batch takes changes of several free lanes,
-// and a lane is in one batch at a time.
+// A lane is a queue of changes handled in order. With a concurrency of 1 all keys share the common lane, and a page
+// without trouble is a single batch of that lane. A key gets a separate lane when its changes fail, are held, or are
+// handed over again. Above a concurrency of 1 each key has a separate lane. A batch takes changes of several free
+// lanes, and a lane is in one batch at a time.
 //
 // # Failures
 //
-// A failed batch comes again after a pause. If it has changes of several keys, it comes again in two parts, by key, so
-// a failing key is alone soon. A batch of one key comes again whole until its attempts are used up, and then in two
-// parts, by transaction, until a failing change is alone. This change is a suspect. The [Breaker] compares it with
-// other keys: either it is parked, or so many keys fail that none of them is at fault.
+// A failed batch comes again after a pause. A batch with several keys comes again in two parts, divided by key, so a
+// failing key is alone soon. A batch of a single key comes again whole until the attempts are used up, and then in two
+// parts, by transaction, until a failing change is alone. This change is a suspect. The [Breaker] compares the suspect
+// with other keys: either the suspect is parked, or so many keys fail that none of them is at fault.
 //
 // # Keys that are set aside
 //
-// A failing key must not stop the others, however many changes are behind it. So its later changes are forgotten, and
-// are read again by key once those before them are settled. See aside.go.
+// A failing key must not stop the others, however many changes are behind it. So the later changes of the key are
+// forgotten, and are read again by key once those before them are settled. See aside.go.
 package delivery
 
 import (
@@ -41,11 +41,11 @@ type Position any
 // Rules are how changes are batched, retried and parked.
 type Rules struct {
 	Concurrency int           // batches in the handler at once
-	InOrder     bool          // a batch waits for the one before it, whatever its keys: all changes share one lane
+	InOrder     bool          // a batch waits for the batch before it, whatever the keys: all changes share a lane
 	MaxItems    int           // changes in a batch, transactions excepted; 0 is no limit
 	MaxBytes    int           // bytes in a batch, transactions excepted; 0 is no limit
 	Wait        time.Duration // how long a batch that is not full waits for more changes
-	// failures before a batch of one key is divided, and a single change is a suspect; 0 is no limit
+	// failures before a batch of a single key is divided, and a single change is a suspect; 0 is no limit
 	MaxAttempts int
 	MaxAge      time.Duration // how long a batch may fail before that; 0 is no limit
 	CanPark     bool          // there are dead letters: without them a change that fails alone is tried for ever
@@ -55,28 +55,28 @@ type Rules struct {
 
 	CanReadKeys   bool                 // the source can read a single key again
 	MaxAside      int                  // keys that are set aside
-	MaxAsideBytes int                  // of what the lease says of them; 0 is no limit
-	AsideBytes    func(key string) int // of one of them
+	MaxAsideBytes int                  // of the notes about them in the lease; 0 is no limit
+	AsideBytes    func(key string) int // of a key
 	KeyPages      int                  // reads by key at once
 
 	MaxHeld      int                  // keys that are held
 	MaxHeldBytes int                  // of their names in the lease
-	HeldBytes    func(key string) int // of one of them
+	HeldBytes    func(key string) int // of a key
 
 	Backoff func(failures int) time.Duration
-	// the position after a read LSN, if where reading has ended tells it
+	// the position after a read LSN, if known from the end of the read
 	After func(end Position, lsn int64) (at Position, known bool)
-	Name  func(c *Change) string // the name that a change has in the lease, and its letter's ID
+	Name  func(c *Change) string // the name of a change in the lease, and the ID of its letter
 	ID    func(c *Change) string // of the item of a change
 }
 
-// Engine has the unsettled changes of one lease.
+// Engine has the unsettled changes of a lease.
 type Engine struct {
 	rules   Rules
 	breaker *Breaker
 	number  int  // by which the breaker knows the failures of this engine
 	era     int  // outages of the breaker that this engine has heard the end of
-	heir    bool // the last owner saw an outage, and what failed of it may be in this lease
+	heir    bool // the last owner saw an outage, and this lease may have changes that failed in it
 	now     time.Time
 
 	feed    feed
@@ -113,7 +113,7 @@ func New(r Rules, b *Breaker) *Engine {
 	return e
 }
 
-// Event is something the owner of the engine tells it:
+// Event is an event that the owner reports to the engine:
 //
 //	of the feed    PageRead, FeedPassed
 //	of a call      Succeeded, Failed, Cut
@@ -146,7 +146,7 @@ type Effect struct {
 // EffectKind is a kind of effect.
 type EffectKind uint8
 
-// The effects. Each but the last three is answered by one event.
+// The effects. Each effect but the last three is answered by an event.
 const (
 	Nothing     EffectKind = iota
 	Call                   // the handler, then Succeeded, Failed or Cut
@@ -155,9 +155,9 @@ const (
 	FindLetter             // look for the letter of a request, then LetterFound or RequestFailed
 	ListLetters            // read the held letters of the request's key, then LettersListed or RequestFailed
 	Remove                 // remove the request's letter, then LetterRemoved or RequestFailed
-	// store in the request's letter why it has failed again, then LetterRewritten or RequestFailed
+	// store the new error in the request's letter, then LetterRewritten or RequestFailed
 	Rewrite
-	Answer      // tell the caller of a request what became of it
+	Answer      // tell the caller of a request the outcome
 	Shed        // give up the memory of a page's settled changes
 	TooManyHeld // report that the key of a change cannot be held
 )
@@ -222,8 +222,8 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 	return nil, min(parks, wait, left)
 }
 
-// inOutage finds a batch while the breaker is open: one too old to wait for the end of the outage or, when it is time
-// for a probe, one to show whether the outage is over.
+// inOutage finds a batch while the breaker is open: a batch too old to wait for the end of the outage or, when it is
+// time for a probe, a batch that shows whether the outage is over.
 func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 	b, wait := e.batches.findDue(e.now, func(b *Batch) bool { return b.State == ToCall && b.isOld(e) })
 	if b != nil {
@@ -235,7 +235,7 @@ func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 	if b = e.findProbe(); b == nil {
 		return nil, min(wait, e.untilProbe())
 	}
-	if left := e.breaker.beginProbe(e.now); left > 0 { // another lease has begun one
+	if left := e.breaker.beginProbe(e.now); left > 0 { // another lease has begun a probe
 		return nil, min(wait, left)
 	}
 	b.probe, b.probed = true, e.now
@@ -243,8 +243,8 @@ func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 }
 
 // waitsForOthers reports whether nothing new is to be tried yet: two batches have failed whose keys are not apart, and
-// nothing has succeeded since. If it is an outage, more calls would not help, and if it is not, they will be told apart
-// soon.
+// nothing has succeeded since. In an outage, more calls would not help, and without an outage, the keys will be
+// separated soon.
 func (e *Engine) waitsForOthers() bool {
 	unclear := 0
 	for _, b := range e.batches {
@@ -282,7 +282,7 @@ func (v Succeeded) applyTo(e *Engine) {
 	e.guard.relaxIfSettled(e)
 }
 
-// Cut says that the call of a batch was cut short, so it has neither succeeded nor failed.
+// Cut says that the call of a batch was cut short, without success or failure.
 type Cut struct {
 	Batch *Batch
 }
@@ -292,7 +292,7 @@ func (v Cut) applyTo(e *Engine) {
 	b.putDown(e)
 	e.guard.afterCall(b)
 	b.probe = false
-	b.spreadKeys(e) // a letter of one of its keys may wait by now
+	b.spreadKeys(e) // a letter of a key of the batch may wait by now
 	if b.suspicion == isSuspected {
 		b.to(Suspect, HandlerCut)
 	} else {
@@ -321,7 +321,7 @@ func (e *Engine) finishHandled(changes []*Change) {
 	e.feed.trim()
 }
 
-// HasFailed reports whether a batch waits because its last call has failed, or its letter could not be stored.
+// HasFailed reports whether a batch waits because the last call has failed, or the letter could not be stored.
 func (e *Engine) HasFailed() bool {
 	return slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak > 0 && b.State != Over })
 }
@@ -366,7 +366,7 @@ func (e *Engine) reportKey(key string, became KeyState) {
 	e.news = append(e.news, KeyNews{key, became})
 }
 
-// News returns which keys are treated differently since it was called last.
+// News returns the keys that are treated differently since the last call of News.
 func (e *Engine) News() (news []KeyNews) {
 	news, e.news = e.news, nil
 	return news

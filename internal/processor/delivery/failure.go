@@ -9,14 +9,14 @@ import (
 
 // A failure alone does not show whose fault it is: the change's, or a fault of something the handler needs. A pause
 // outlasts a short outage. Dividing a batch finds a change that always fails, in a number of calls growing with the
-// logarithm of the batch's size. The breaker decides the rest: it compares with other keys. So nothing is parked before
-// it has failed alone, and nothing because of an outage seen in three keys. MaxAge stands above all that.
+// logarithm of the batch's size. The breaker decides the rest: it compares with other keys. So no change is parked
+// before the change has failed alone, and none because of an outage seen in three keys. MaxAge stands above all that.
 
 // Failure is how a call of the handler failed.
 type Failure struct {
 	Err      error
 	Hopeless bool          // trying again cannot help
-	Left     []*Part       // of the batch, those of a key in their order, and the rest is done; nil is all of it
+	Left     []*Part       // the changes of a key in their order; the rest of the batch is done; nil is the whole batch
 	After    time.Duration // no attempt before
 	Late     bool          // the handler took too long
 	Outage   bool          // the changes are not at fault: the failure counts for the pause and for MaxAge only
@@ -26,8 +26,8 @@ type Failure struct {
 type Part struct {
 	Changes  []int // their places in the batch, in order
 	Err      error
-	Hopeless bool // trying it again cannot help
-	Untried  bool // the handler has not had it
+	Hopeless bool // a retry cannot help
+	Untried  bool // the handler has not seen the part
 }
 
 // isTotal reports whether nothing is done of a batch of so many changes.
@@ -55,7 +55,7 @@ func (v Failed) applyTo(e *Engine) {
 		b.request.letterFailed(e, b, f)
 		return
 	}
-	stale := b.era != e.breaker.outages()                  // it was called before the end of an outage
+	stale := b.era != e.breaker.outages()                  // called before the end of an outage
 	missed := probe && !stale && f.isTotal(len(b.Changes)) // so the outage goes on
 	if probe && !stale && !missed {
 		e.breaker.close(e.now)
@@ -81,7 +81,7 @@ func (v Failed) applyTo(e *Engine) {
 	}
 	b.replaceBy(e, HandlerFailed, left...)
 	for _, part := range left {
-		if !part.failing.IsZero() && part.State != Over { // it may be set aside behind the part before it
+		if !part.failing.IsZero() && part.State != Over { // the part may be set aside behind an earlier part
 			part.decideNext(e, missed, f.Late)
 		}
 	}
@@ -134,7 +134,7 @@ func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 	if f.Left == nil {
 		return []*Batch{b}
 	}
-	of := make([]*Batch, len(b.Changes)) // nil for what is done
+	of := make([]*Batch, len(b.Changes)) // nil for done changes
 	var parts []*Batch
 	for _, p := range f.Left {
 		part := b.partOf(nil)
@@ -142,7 +142,7 @@ func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 		if part.taken = b.taken; p.Untried {
 			part.failing, part.apart, part.streak, part.taken, part.since = time.Time{}, time.Time{}, 0, time.Time{},
 				nil
-			part.notBefore = part.asked // it has not failed, so it needs no pause
+			part.notBefore = part.asked // without a failure, no pause is needed
 		}
 		part.Err, part.blame = p.Err, blameFor(p.Hopeless, excused)
 		for _, i := range p.Changes {
@@ -156,7 +156,7 @@ func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 		switch {
 		case of[i] != nil:
 			open[c.lane] = true
-		case open[c.lane]: // it must not come again if the one before it is read again by key
+		case open[c.lane]: // the part must not come again if an earlier part is read again by key
 			c.lane.ahead = append(c.lane.ahead, e.rules.Name(c))
 			fallthrough
 		default:
@@ -173,7 +173,7 @@ func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 	return parts
 }
 
-// IsConfirmed reports whether all of a batch is done for good, because it was confirmed by hand.
+// IsConfirmed reports whether a whole batch is done for good, by a confirmation.
 func (b *Batch) IsConfirmed() bool {
 	return !slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state != Settled })
 }
@@ -196,10 +196,10 @@ func (b *Batch) decideNext(e *Engine, missed, late bool) {
 	}
 }
 
-// mayDivide reports whether a failing change is ever told apart from its batch.
+// mayDivide reports whether a failing change is ever separated from the batch.
 func (r *Rules) mayDivide() bool { return r.MaxAttempts > 0 || r.MaxAge > 0 }
 
-// isDivisible reports whether a batch holds more than one transaction.
+// isDivisible reports whether a batch holds several transactions.
 func (b *Batch) isDivisible() bool {
 	_, alone := middle(b.Changes)
 	return !alone
@@ -222,8 +222,8 @@ func (b *Batch) waitInState(e *Engine, s BatchState) {
 	}
 }
 
-// replaceByHalves puts the halves of a batch in its place. If attempts are left they wait as the batch would, and
-// otherwise each has one try at once.
+// replaceByHalves puts the halves of a batch in the place of the batch. If attempts are left, the halves wait as the
+// batch would; otherwise each half has a single try at once.
 func (b *Batch) replaceByHalves(e *Engine, because BatchEvent) {
 	b.spreadKeys(e) // its parts must not pass each other when the first one fails
 	halves := b.halves()
@@ -235,11 +235,11 @@ func (b *Batch) replaceByHalves(e *Engine, because BatchEvent) {
 	b.replaceBy(e, because, halves...)
 }
 
-// judgeAlone decides about a change that has failed alone as often as it may.
+// judgeAlone decides about a change that has failed alone and used up all attempts.
 func (b *Batch) judgeAlone(e *Engine) {
 	key := b.Changes[0].Key
 	b.evidence = *b.since
-	*b.since = e.now // an outage may begin while a batch is divided: the next part needs evidence of its own
+	*b.since = e.now // an outage may begin during the division of a batch: the next part needs separate evidence
 	if b.blame != isHopeless && !b.isOld(e) && b.suspicion != hasOutlived {
 		e.breaker.failed(e.number, e.era, key, b.Changes[0].LSN, e.now)
 		if !e.breaker.judge(key, e.era, b.evidence, true, e.now) {
@@ -273,8 +273,8 @@ func (e *Engine) judgeSuspects() {
 	}
 }
 
-// divideLarge divides batches whose turn it is and that are larger than batches may be by now: because one of their
-// size took too long, or because as many changes have ended the last owner.
+// divideLarge divides due batches above the present limit, which is set after a batch of such a size took too long, or
+// ended the last owner.
 func (e *Engine) divideLarge() {
 	if e.limit.items == 0 && !e.guard.isCareful() {
 		return
@@ -282,7 +282,7 @@ func (e *Engine) divideLarge() {
 	for i := 0; i < len(e.batches); i++ {
 		if b := e.batches[i]; b.State == ToCall && b.isFirst() && b.isTooLarge(e) {
 			b.replaceByHalves(e, TimeReached)
-			i = -1 // its first part may be too large, too
+			i = -1 // the first part may be too large, too
 		}
 	}
 }
@@ -294,8 +294,8 @@ func (b *Batch) isTooLarge(e *Engine) bool {
 	return b.request == nil && n > 1 && (tooLong || fatal)
 }
 
-// findProbe finds the batch to show whether an outage is over: one without a failure, or else the one tried longest
-// ago, because some of them may be poison.
+// findProbe finds the batch to show whether an outage is over: a batch without a failure, or otherwise the batch tried
+// longest ago, because some batches may be poison.
 func (e *Engine) findProbe() *Batch {
 	var found *Batch
 	if i := slices.IndexFunc(e.lanes.ready, func(l *lane) bool { return l.isFree() && l.hold == notHeld }); i >= 0 {
@@ -327,7 +327,7 @@ func (e *Engine) untilProbe() time.Duration {
 	return wait
 }
 
-// beginAnew forgets the failures of a batch, but not since when it fails: MaxAge stands above all.
+// beginAnew forgets the failures of a batch, but not since when the batch fails: MaxAge stands above all.
 func (b *Batch) beginAnew() {
 	for _, c := range b.Changes {
 		c.failures = 0
@@ -335,8 +335,8 @@ func (b *Batch) beginAnew() {
 	b.streak, b.blame, b.apart, b.since = 0, isCounted, time.Time{}, nil
 }
 
-// endOutage forgets, after an outage, the failures until its end: nothing may be parked for them. A change failing
-// while others were handled again is not taken for a sign of the next outage.
+// endOutage forgets, after an outage, the failures until the end of the outage: nothing may be parked for them. A
+// change failing while others were handled again is not taken for a sign of the next outage.
 func (e *Engine) endOutage() {
 	era := e.breaker.outages()
 	if era == e.era {
@@ -361,12 +361,13 @@ func (e *Engine) endOutage() {
 	e.recalls.startRecalls(e)
 }
 
-// LeaseLeft reports a lease which now belongs to somebody else: its failures say nothing of an outage here any more.
+// LeaseLeft reports a lease which now belongs to somebody else: the failures of the lease do not show an outage here
+// any more.
 type LeaseLeft struct{}
 
 func (LeaseLeft) applyTo(e *Engine) { e.breaker.leave(e.number, e.now) }
 
-// forgetFailures has changes in no batch begin anew, and unread ones.
+// forgetFailures forgets the failures of changes in no batch, and of unread changes.
 func (e *Engine) forgetFailures() {
 	anew := func(l *lane) {
 		for _, c := range l.waiting {

@@ -11,7 +11,7 @@ import (
 //
 // The position of a lease is a place in the feed, and changes are settled out of order. So the position stays before
 // the oldest page with an open change, and notes beside it say which changes after it are settled. A change of a key
-// set aside is not open: the lease has the key, and from where it continues.
+// set aside is not open: the lease names the key, and the position from which the key continues.
 
 // feed is the pages read and not settled as a whole.
 type feed struct {
@@ -20,10 +20,10 @@ type feed struct {
 	last     int64 // LSN of the last change
 	covered  int64 // LSN of the last change before the position
 	unsaved  int   // settled changes before the position that the stored lease does not cover
-	shared   bool  // another kind of processor may take the lease: it knows the position alone
+	shared   bool  // another kind of processor, which knows only the position, may take the lease
 	frozen   bool  // a split has begun: the position moves no more
 	at       Position
-	atLSN    int64 // LSN of the last change before it, or of an earlier one
+	atLSN    int64 // LSN of the last change before it, or of an earlier change
 	restored restored
 	spare    []Change // of a page that was settled
 	keeps    bool     // the owner may ask for changes that are settled
@@ -38,7 +38,7 @@ type restored struct {
 	tried   []notes.Run // and these were tried before
 	first   int         // how often the handler has received the first of them, where tried does not say
 
-	attempts int // what the lease says of that, until something is read
+	attempts int // attempts in the lease's notes, until something is read
 }
 
 // Begin sets where reading begins.
@@ -82,7 +82,7 @@ type FeedPassed struct {
 }
 
 func (v FeedPassed) applyTo(e *Engine) {
-	if v.Next != e.feed.read { // it is progress, so what failed before is not what comes
+	if v.Next != e.feed.read { // progress, so the next changes are not those that failed before
 		e.feed.restored.first, e.feed.restored.attempts = 0, 0
 	}
 	e.feed.read = v.Next
@@ -95,7 +95,7 @@ func (v FeedPassed) applyTo(e *Engine) {
 	}
 }
 
-// Omit counts changes handed to nobody as settled, unless one before them is open.
+// Omit counts changes handed to nobody as settled, unless an earlier change is open.
 func (e *Engine) Omit(changes int) bool {
 	if e.rules.ByHand || e.feed.first() != nil {
 		return false
@@ -135,8 +135,8 @@ func (f *feed) trim() {
 	}
 }
 
-// spareOf keeps the changes of a page of which nothing is left, for the next page. A batch confirmed by hand
-// may come back, so its changes are kept as they are.
+// spareOf keeps the changes of a page of which nothing is left, for the next page. A batch confirmed by hand may come
+// back, so the changes of such a batch are kept unchanged.
 func (f *feed) spareOf(p *Page) {
 	if !f.keeps && p.inMemory == 0 {
 		f.spare = p.changes
@@ -168,7 +168,7 @@ func (f *feed) countFront(p *Page) {
 	}
 }
 
-// merge makes one page of each open page and the settled ones after it.
+// merge makes a single page of each open page and the settled pages after it.
 func (f *feed) merge() {
 	kept := f.pages[:0]
 	for _, p := range f.pages {
@@ -184,7 +184,7 @@ func (f *feed) merge() {
 	f.pages = kept
 }
 
-// lastLSN is the LSN of the last change of a page, and of those merged with it.
+// lastLSN is the LSN of the last change of a page, merged pages included.
 func (p *Page) lastLSN() int64 {
 	if n := len(p.changes); n > 0 {
 		return max(p.doneTo, p.changes[n-1].LSN)
@@ -238,8 +238,8 @@ func (e *Engine) Position() Position {
 			at, _ = e.rules.After(c.Page.Next, c.Page.changes[n-1].LSN)
 		}
 	}
-	// A processor of another kind does not know which keys are set aside: so the position
-	// waits for them, unless it has passed them already, or is right before them.
+	// A processor of another kind does not know which keys are set aside: so the position waits for these keys, unless
+	// the position has passed them already, or is right before them.
 	if first := e.asides.firstOpen(); e.feed.shared && first < before {
 		known := false
 		if lsn = first - 1; lsn > e.feed.atLSN {
@@ -249,14 +249,14 @@ func (e *Engine) Position() Position {
 			return e.feed.at
 		}
 	}
-	if c != nil && lsn < e.feed.atLSN { // it does not move back
+	if c != nil && lsn < e.feed.atLSN { // the position does not move back
 		return e.feed.at
 	}
 	e.feed.at, e.feed.atLSN = at, max(lsn, e.feed.atLSN)
 	return at
 }
 
-// firstOpen is the LSN of the oldest unsettled change whose key is set aside, or an earlier one.
+// firstOpen is the LSN of the oldest unsettled change whose key is set aside, or of an earlier change.
 func (a *asides) firstOpen() int64 {
 	first := int64(math.MaxInt64)
 	for _, l := range a.lanes {
@@ -278,7 +278,7 @@ func (e *Engine) IsFrozen() bool { return e.feed.frozen }
 
 // LeaseStored reports a successful write of the lease.
 type LeaseStored struct {
-	Changes   int  // Counts.Unsaved, when it was written
+	Changes   int  // Counts.Unsaved at the write
 	NamesNone bool // Notes named no batch then
 }
 
@@ -318,8 +318,8 @@ func (r *restored) count(c *Change, name func(*Change) string) {
 	}
 }
 
-// settledAfter is the LSN through which changes are settled, but for open ones. There are at most so many open ones,
-// and where there would be more it reaches less far.
+// settledAfter is the LSN through which changes are settled, except open changes. Beyond a limit of open changes,
+// settledAfter ends earlier.
 func (f *feed) settledAfter(most int) (through int64, open []int64) {
 	through = f.restored.through
 	if f.atLSN < f.covered { // the position waits for keys that are set aside

@@ -14,25 +14,25 @@ import (
 var ErrCrashed = errors.New("the process ended while the handler was at it")
 
 // guard limits batches after a previous owner has crashed, in case a change caused the crash. From then on the lease
-// names the changes in the handler, and later those in the handler after a failure: so the next owner knows which
-// changes may have ended this one.
+// names the changes in the handler, and later the changes in the handler after a failure: so the next owner knows which
+// changes may have ended the process.
 type guard struct {
-	careful int            // 0, or how many changes a batch may have; one batch is in hand at a time then
-	former  *notes.Suspect // what was in the handler when the last owner ended; nil is unknown
-	crashed *notes.Suspect // the same, if it is to be parked and was not read yet
+	careful int            // 0, or the limit for changes in a batch, with a single batch in hand at a time
+	former  *notes.Suspect // changes in the handler when the last owner ended; nil is unknown
+	crashed *notes.Suspect // the same, if the change is to be parked and was not read yet
 	since   time.Time      // when the care began
-	of      *Batch         // in the handler, if the lease names it
-	suspect *notes.Suspect // what the lease says of it
+	of      *Batch         // in the handler, if named in the lease
+	suspect *notes.Suspect // the note about this batch in the lease
 	named   bool           // the stored lease may name a batch
 }
 
 // blindCare is how long the guard limits batches if the last owner has named nothing. Each restart gets further, so
-// within this time one of them reaches the change ending the process.
+// within this time a restart reaches the change that ends the process.
 const blindCare = 5 * time.Second
 
 // OwnerCrashed reports the end of the last owner, without a word.
 type OwnerCrashed struct {
-	Suspect *notes.Suspect // what was in its handler; nil if that is not known
+	Suspect *notes.Suspect // changes in its handler; nil if that is not known
 }
 
 func (v OwnerCrashed) applyTo(e *Engine) {
@@ -79,12 +79,12 @@ func (g *guard) beginAnew() {
 	if g.former == nil {
 		return
 	}
-	former := *g.former // the lease may say it
+	former := *g.former // the lease's notes may share it
 	former.Tried = withoutFailures(former.Tried)
 	g.former = &former
 }
 
-// pageAdded parks the change which has ended the last owners, if it is in the page.
+// pageAdded parks the change which has ended the last owners, if the page contains this change.
 func (g *guard) pageAdded(e *Engine, p *Page) {
 	if g.crashed == nil {
 		return
@@ -98,15 +98,15 @@ func (g *guard) pageAdded(e *Engine, p *Page) {
 		g.crashed = nil
 		return
 	}
-	if at := g.crashed.First().From; e.feed.last >= at && !e.isOpenBefore(at) { // it was replaced, or is done
+	if at := g.crashed.First().From; e.feed.last >= at && !e.isOpenBefore(at) { // the change was replaced, or is done
 		g.crashed = nil
 	}
 }
 
-// parkCrashed has a change parked while it waits in its lane. Earlier changes go to the handler first.
+// parkCrashed marks a change waiting in its lane as a change to be parked. Earlier changes go to the handler first.
 func (c *Change) parkCrashed(e *Engine) {
 	l := e.lanes.ownLaneFor(e, c.Key)
-	if l.hold != notHeld { // it is parked when its turn comes
+	if l.hold != notHeld { // the change is parked when its turn comes
 		return
 	}
 	for l.waiting[0] != c {
@@ -120,8 +120,9 @@ func (c *Change) parkCrashed(e *Engine) {
 	e.batches = append(e.batches, b)
 }
 
-// beforeCall names a batch that may end the process, because one has done so before, or because it has failed. It
-// reports whether the lease must be written before the call: also if it names another batch, which has returned.
+// beforeCall names a batch that may end the process, because a batch has done so before, or because the batch has
+// failed. The result reports whether the lease must be written before the call: also if the lease still names another
+// batch, which has returned.
 func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 	failed := b.streak > 0 && (b.isOldest(e) || len(b.lanes) == 1 && b.lanes[0].aside.state != notAside)
 	if b.request != nil || !e.rules.mayDivide() || g.of != nil || !g.isCareful() && !failed {
@@ -161,7 +162,7 @@ func (b *Batch) triedNow(e *Engine) (runs []notes.Run) {
 	return runs
 }
 
-// follows reports whether nothing is between a change and another one before it: in the feed, or of their key.
+// follows reports whether a change directly follows another: in the feed, or of their key.
 func (c *Change) follows(before *Change, oneKey bool) bool {
 	switch {
 	case oneKey:

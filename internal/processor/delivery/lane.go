@@ -8,21 +8,21 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// lane is a queue of changes handled in order: of one key or, the common lane, of all keys without a lane of
-// their own.
+// lane is a queue of changes handled in order: of a single key or, the common lane, of all keys without a separate
+// lane.
 type lane struct {
 	key     string
-	line    []*Batch  // its batches in their order; only the first may be in hand
+	line    []*Batch  // batches of the lane in their order; only the first may be in hand
 	waiting []*Change // after these
 	since   time.Time // when the first of waiting came
-	listed  bool      // it is in lanes.ready
+	listed  bool      // the lane is in lanes.ready
 
 	hold      hold
-	heldSince int64 // LSN of the first change that it is held for; 0 is unknown
+	heldSince int64 // LSN of the first change that holds the key; 0 is unknown
 	requests  []*Request
 	aside     aside
 	handled   []*Change   // that wait for a confirmation by hand, and for which the position does not wait
-	ahead     []string    // names of changes that are done, before one that is not
+	ahead     []string    // names of done changes before an unfinished change
 	tried     []notes.Run // how often the handler has received changes that were forgotten
 }
 
@@ -33,7 +33,7 @@ type hold uint8
 const (
 	notHeld   hold = iota
 	isHeld         // they are parked one by one
-	releasing      // they wait, while its held letters are handed over
+	releasing      // they wait during the redrive of the held letters
 )
 
 // add appends changes, which count as queued already.
@@ -49,8 +49,7 @@ func (l *lane) add(e *Engine, changes ...*Change) {
 	l.advance(e)
 }
 
-// advance makes a lane ready if it has changes to hand over and no batch, and removes it when there is nothing left of
-// it.
+// advance makes a lane ready if it has changes to hand over and no batch, and removes an empty lane.
 func (l *lane) advance(e *Engine) {
 	if l.isFree() && !l.listed {
 		l.listed = true
@@ -84,22 +83,22 @@ func (l *lane) lettersFirst() {
 	slices.SortStableFunc(l.line, func(a, b *Batch) int { return rank(a) - rank(b) })
 }
 
-// isFree reports whether what waits in a lane may go into a batch.
+// isFree reports whether the waiting changes of a lane may go into a batch.
 func (l *lane) isFree() bool { return len(l.line) == 0 && len(l.waiting) > 0 && !l.isPaused() }
 
-// isPaused reports whether what waits of a key waits for letters that are handed over before.
+// isPaused reports whether the waiting changes of a key wait for letters that are handed over before.
 func (l *lane) isPaused() bool {
 	return l.hold == releasing || slices.ContainsFunc(l.requests, func(q *Request) bool { return q.IsRecall() })
 }
 
-// isIdle reports whether nothing is known of the key but its name.
+// isIdle reports whether only the name of the key is known.
 func (l *lane) isIdle() bool {
 	return len(l.line) == 0 && len(l.waiting) == 0 && l.hold == notHeld && len(l.requests) == 0 &&
 		len(l.handled) == 0 && l.aside == aside{}
 }
 
 // countFitting is how many of the changes that wait in a lane fit into a batch with so much room, and their size. A
-// transaction is not cut, and the first one fits always if the batch has nothing yet. Changes that have failed
+// transaction is not cut, and the first transaction always fits into an empty batch. Changes that have failed
 // differently often, or since another time, are not put together, so that nobody inherits the failures of others, or
 // their age.
 func (l *lane) countFitting(items, bytes int, empty bool) (n, size int) {
@@ -116,7 +115,7 @@ func (l *lane) countFitting(items, bytes int, empty bool) (n, size int) {
 	return n, size
 }
 
-// transaction is where the transaction ends that begins at i, and its size.
+// transaction is the end and the size of the transaction that begins at i.
 func transaction(changes []*Change, i int) (end, size int) {
 	first := changes[i]
 	for end = i; end < len(changes) && changes[end].isSameTransaction(first); end++ {

@@ -33,8 +33,8 @@ func (all *lanes) laneFor(key string) *lane {
 	return all.own[key]
 }
 
-// ownLaneFor gives a key a lane of its own, and moves what there is of the key in the common lane. The caller adds
-// something to the lane, or marks it: an idle one would go.
+// ownLaneFor gives a key a separate lane, and moves the changes of the key there from the common lane. The caller adds
+// something to the lane, or marks the lane: an idle lane would be removed.
 func (all *lanes) ownLaneFor(e *Engine, key string) *lane {
 	if at := all.own[key]; at != nil {
 		return at
@@ -120,7 +120,8 @@ func (p *Page) addToLanes(e *Engine) {
 	}
 }
 
-// hasReady reports whether a lane has changes to hand over. It takes lanes that have none off the front of the list.
+// hasReady reports whether a lane has changes to hand over. hasReady removes lanes without such changes from the front
+// of the list.
 func (all *lanes) hasReady() bool {
 	n := 0
 	for n < len(all.ready) && !all.ready[n].isFree() {
@@ -151,7 +152,7 @@ func (all *lanes) formNext(e *Engine) (*Batch, time.Duration) {
 	return all.formBatch(e, all.ready[0]), 0
 }
 
-// formHeld makes batches of what is held and ready.
+// formHeld makes batches of held changes that are ready.
 func (all *lanes) formHeld(e *Engine) {
 	for _, l := range slices.Clone(all.ready) {
 		if l.hold == isHeld && l.isFree() {
@@ -170,7 +171,7 @@ func (all *lanes) formBatch(e *Engine, first *lane) *Batch {
 		if i >= 0 {
 			l = all.ready[i]
 		}
-		if !l.isFree() || l.hold != notHeld { // it was first, or is in the list though it is not ready any more
+		if !l.isFree() || l.hold != notHeld { // the lane was first, or is still listed although not ready any more
 			continue
 		}
 		n, size := l.countFitting(items-len(b.Changes), bytes, len(b.Changes) == 0)
@@ -188,7 +189,8 @@ func (all *lanes) formBatch(e *Engine, first *lane) *Batch {
 }
 
 // shareOfNext is how many changes the next batch may have: an equal part of all that wait, for each free place in the
-// handler that the free lanes can take. A single lane takes one place, so it need not leave changes for the others.
+// handler that the free lanes can take. A single lane takes a single place, so it need not leave changes for the other
+// places.
 func (all *lanes) shareOfNext(e *Engine) int {
 	most := min(positive(e.rules.MaxItems), positive(e.limit.items), positive(e.guard.careful))
 	if e.rules.Concurrency == 1 || e.rules.InOrder {

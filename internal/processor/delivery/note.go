@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// Notes is the notes of the lease beside its position.
+// Notes is the notes of the lease beside the position.
 type Notes struct {
 	Through int64 // every change up to this LSN is settled,
 	Open    []int64
@@ -28,11 +28,11 @@ type Aside struct {
 	From Position
 }
 
-// Notes returns the notes for the lease beside its position.
+// Notes returns the notes for the lease beside the position.
 func (e *Engine) Notes() Notes {
-	e.Position() // they belong to it
+	e.Position() // the changes belong to this key
 	s := Notes{Suspect: e.guard.suspect, Outage: e.breaker.IsOpen()}
-	if s.Suspect == nil && e.guard.crashed != nil { // it was not read yet
+	if s.Suspect == nil && e.guard.crashed != nil { // the change was not read yet
 		s.Suspect = e.guard.crashed
 	}
 	s.Through, s.Open = e.feed.settledAfter(notes.MaxOpen)
@@ -73,7 +73,7 @@ func IsNotedAside(e *Engine, key string) bool {
 	return from != nil
 }
 
-// noteFrom is where the key continues by its note; nil if it has none.
+// noteFrom is where the key continues by its note; nil without a note.
 func (l *lane) noteFrom(f *feed) (from Position, lsn int64) {
 	from, lsn = l.continueFrom()
 	// it is ahead of the feed
@@ -83,7 +83,7 @@ func (l *lane) noteFrom(f *feed) (from Position, lsn int64) {
 	return from, lsn
 }
 
-// asideNote returns the note about a key set aside, with so many runs of its changes at most.
+// asideNote returns the note about a key set aside, with so many runs of changes at most.
 func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
 	covered := f.atLSN
 	from, lsn := l.noteFrom(f)
@@ -171,7 +171,7 @@ func (f *feed) tried() (runs []notes.Run) {
 		switch {
 		case c.passed:
 			return
-		case c.state == Handled: // it may come again as a first attempt, so no run goes past it
+		case c.state == Handled: // the change may come again as a first attempt, so no run goes past it
 			last = nil
 			return
 		}
@@ -180,7 +180,7 @@ func (f *feed) tried() (runs []notes.Run) {
 		}
 		last = c
 	})
-	for _, run := range f.restored.tried { // what was not read yet
+	for _, run := range f.restored.tried { // changes not read yet
 		if run.To > f.last && len(runs) < maxRuns {
 			run.From = max(run.From, f.last+1)
 			runs = append(runs, run)
@@ -191,16 +191,16 @@ func (f *feed) tried() (runs []notes.Run) {
 
 // Attempts is how often the handler has received the oldest change for which the position waits.
 func (e *Engine) Attempts() int {
-	if c := e.FirstOpen(); c != nil && c.state == Handled { // it waits for a confirmation by hand
+	if c := e.FirstOpen(); c != nil && c.state == Handled { // the change waits for a confirmation
 		return 0
 	} else if c != nil {
 		return c.calls
 	}
-	return e.feed.restored.attempts // it was not read yet
+	return e.feed.restored.attempts // the change was not read yet
 }
 
-// Confirm notes that by its handler's word a batch is done, and all handled before it: of its keys or, with one batch
-// at a time, of every key. It reports whether this is new, and false for a batch coming again in parts.
+// Confirm notes that the handler has confirmed a batch, and all batches handled before: of the same keys or, with one
+// batch at a time, of every key. Confirm reports whether this is new, and false for a batch coming again in parts.
 func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	e.now = now
 	switch {
@@ -239,7 +239,7 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	}
 	e.feed.trim()
 	e.guard.afterCall(b)
-	if b.State == ToCall { // its retry is needless. Nothing is parked while batches are confirmed by hand
+	if b.State == ToCall { // a retry is needless. Nothing is parked while batches are confirmed by hand
 		b.replaceBy(e, ConfirmedByHand)
 	}
 	return true, true
@@ -258,9 +258,8 @@ func (e *Engine) IsSettled() bool {
 		e.Position() == e.feed.read
 }
 
-// IsBlocked reports whether everything in memory waits for something else than its turn: it has failed, or is behind a
-// failed change. Then another page may be read though one batch is in hand at a time. A batch confirmed by hand is in
-// hand until its handler has returned.
+// IsBlocked reports whether every change in memory has failed or is behind a failed change. Then another page may be
+// read though one batch is in hand at a time. A batch confirmed by hand is in hand until the handler has returned.
 func (e *Engine) IsBlocked() bool {
 	if e.items == 0 {
 		return e.inHand == 0

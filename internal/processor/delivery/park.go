@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A change is parked when its letter is stored. With Rules.HoldKeys its key is held from then on: later changes of the
+// A change is parked when the letter is stored. With Rules.HoldKeys the key is held from then on: later changes of the
 // key are parked too, one change after the other, until the key is released (request.go).
 
 // holdings counts the keys held or about to be, because a lease has room for so many.
@@ -24,7 +24,7 @@ func (h *holdings) add(key string) { h.keys++; h.bytes += h.rules.HeldBytes(key)
 
 func (h *holdings) remove(key string) { h.keys--; h.bytes -= h.rules.HeldBytes(key) }
 
-// mayPark reports whether the letter of a batch may be stored: its key can be held if it must be.
+// mayPark reports whether the letter of a batch may be stored: if the key must be held, there is room for the key.
 func (b *Batch) mayPark(e *Engine) bool {
 	return b.isHeld || !e.rules.HoldKeys || b.lanes[0].hold != notHeld || e.held.fits(b.Changes[0].Key)
 }
@@ -40,7 +40,7 @@ func (e *Engine) reportUnheld() {
 	}
 }
 
-// beginParking has the letter of a batch stored. Its place among the held keys is taken before.
+// beginParking begins to store the letter of a batch. The key takes a place among the held keys before.
 func (b *Batch) beginParking(e *Engine) Effect {
 	if e.rules.HoldKeys && b.lanes[0].hold == notHeld {
 		b.reserved = true
@@ -78,7 +78,7 @@ func (v LetterStored) applyTo(e *Engine) {
 	e.guard.relaxIfSettled(e)
 }
 
-// LetterRefused reports a letter of a batch which could not be stored. The change is not at fault: it is tried again
+// LetterRefused reports a letter of a batch which could not be stored. The change is not at fault: the call is repeated
 // after a pause.
 type LetterRefused struct {
 	Batch *Batch
@@ -104,12 +104,12 @@ func (b *Batch) unreserve(e *Engine) {
 	}
 }
 
-// holdFrom has the changes of a key after an LSN parked. The LSN is that of the first failed one; 0 is unknown.
+// holdFrom parks the changes of a key after an LSN, the LSN of the first failed change; 0 is unknown.
 func (l *lane) holdFrom(e *Engine, since int64) {
 	if l.hold == notHeld {
 		e.held.add(l.key)
 		l.hold, l.heldSince = isHeld, since
-		if len(l.requests) > 0 && l.requests[0].State == Listing { // what is parked now would not be listed
+		if len(l.requests) > 0 && l.requests[0].State == Listing { // letters stored now would not be listed
 			l.hold = releasing
 		}
 	}
@@ -135,7 +135,7 @@ func (l *lane) holdFrom(e *Engine, since int64) {
 	l.advance(e)
 }
 
-// endHold ends the hold of a key: its later changes go to the handler again.
+// endHold ends the hold of a key: later changes go to the handler again.
 func (l *lane) endHold(e *Engine) {
 	if l.hold != notHeld {
 		l.hold, l.heldSince = notHeld, 0
@@ -144,8 +144,8 @@ func (l *lane) endHold(e *Engine) {
 	}
 }
 
-// formParked makes a batch of the next change of a held key. A change from before the one the key is held for was
-// handled, and has come again after a crash or a merge: so it goes to the handler.
+// formParked makes a batch of the next change of a held key. A change before the held position of the key was handled,
+// and has come again after a crash or a merge: such a change goes to the handler.
 func (l *lane) formParked(e *Engine) *Batch {
 	b := &Batch{isHeld: l.waiting[0].LSN >= l.heldSince}
 	if b.isHeld {
@@ -156,23 +156,23 @@ func (l *lane) formParked(e *Engine) *Batch {
 	return b
 }
 
-// recalls are changes parked although an outage may have been the cause: if one is detected before any call begun after
-// their last failure succeeds, they are handed over again when it is over.
+// recalls are changes parked although an outage may have been the cause: if an outage is detected before a call begun
+// after their last failure succeeds, they are handed over again after the outage.
 type recalls struct {
 	parked  []recall
 	pending []recall  // of the last owner, until the handler succeeds, or whose letters could not be read, for a pause
 	since   time.Time // when those of the last owner came; zero is never
 	probes  int       // of these that were tried, because there was nothing else to try
-	next    time.Time // when the next one may be
+	next    time.Time // time of the next recall
 }
 
 type recall struct {
 	key, letter string
-	notBefore   time.Time // of a pending one; zero is after the next success
+	notBefore   time.Time // of a pending recall; zero is after the next success
 	failed      time.Time // last
-	inHand      bool      // the handler had it when the last owner ended, so it is not handed over again
-	done        bool      // the handler is done with it, and its letter may be gone
-	due         bool      // it is handed over again whatever comes; only for the lease
+	inHand      bool      // in the handler when the last owner ended, and so not handed over again
+	done        bool      // handled, and the letter may be gone
+	due         bool      // handed over again in any case; only for the lease
 }
 
 // maxRecalls is how many changes are remembered.
@@ -186,8 +186,8 @@ func (r *recalls) note(e *Engine, b *Batch) {
 	r.remember(e, recall{key: b.Changes[0].Key, letter: e.rules.Name(b.Changes[0]), failed: b.last})
 }
 
-// remember remembers a letter whose change has failed: it is handed over again if an outage is detected before anything
-// succeeds.
+// remember remembers a letter whose change has failed: the letter is handed over again if an outage is detected before
+// the next success.
 func (r *recalls) remember(e *Engine, p recall) {
 	r.parked = slices.DeleteFunc(r.parked, func(o recall) bool { return !o.mayReturn(e) })
 	if len(r.parked) < maxRecalls && e.breaker.noneSince(p.failed) {
@@ -253,8 +253,8 @@ func (r *recalls) resumeDue(e *Engine) (wait time.Duration) {
 // needsHandler reports whether the handler is called first. Otherwise there is only to see whether a letter is gone.
 func (p recall) needsHandler() bool { return !p.inHand && !p.done || !p.failed.IsZero() }
 
-// mayProbe reports whether a change of the last owner is to show that its outage is over, because nothing else could.
-// It has as many tries as any change, because it may be bad all the same.
+// mayProbe reports whether a change of the last owner is to show the end of that owner's outage, because nothing else
+// could. The change has as many tries as any change, because it may be bad all the same.
 func (r *recalls) mayProbe(e *Engine) bool {
 	if e.items > 0 || e.requests > 0 || r.probes >= e.rules.MaxAttempts || e.now.Before(r.next) {
 		return false
@@ -269,8 +269,8 @@ func (r *recalls) mayStart(e *Engine) bool {
 	return e.rules.HasBox && slices.ContainsFunc(r.parked, func(p recall) bool { return p.mayReturn(e) })
 }
 
-// mayReturn reports whether an outage would have the change handed over again: nothing has succeeded since it failed.
-// In this order: when an outage ends, it ends before the success showing the end counts.
+// mayReturn reports whether the change would be handed over again after an outage: nothing has succeeded since its
+// failure. The order matters: an outage ends before the success that shows the end counts.
 func (p recall) mayReturn(e *Engine) bool { return e.breaker.noneSince(p.failed) || p.isDue(e) }
 
 // isDue reports whether the change is to be handed over again for an outage of whose end the engine has not heard yet.
@@ -278,7 +278,7 @@ func (p recall) isDue(e *Engine) bool {
 	return e.era != e.breaker.outages() && p.failed.After(e.breaker.goodBefore())
 }
 
-// startRecalls hands over again, when an outage is over, the changes parked in it.
+// startRecalls hands over again, after an outage, the changes parked during that outage.
 func (r *recalls) startRecalls(e *Engine) {
 	before := e.breaker.goodBefore()
 	for _, p := range r.parked {
@@ -302,7 +302,7 @@ func (r *recalls) listOpen(e *Engine) []recall {
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.lanes.own)) {
 		for _, q := range e.lanes.own[key].requests {
-			if q.IsRecall() { // it is under way
+			if q.IsRecall() { // the recall is under way
 				inHand := slices.ContainsFunc(e.lanes.own[key].line, func(b *Batch) bool {
 					return b.request == q && b.State == Calling
 				})

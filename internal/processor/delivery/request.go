@@ -7,16 +7,16 @@ import (
 
 // How letters are handed over again
 //
-// A retry hands one letter over, before all that waits of its key. If the handler succeeds, the letter is removed, and
-// if the key is held for no other one, its held letters follow. A release hands over the held letters alone. Meanwhile
-// the key's new changes wait: otherwise a busy key would be parked as fast as it is handled. When no held letter is
+// A retry hands a letter over, before all waiting changes of the key. If the handler succeeds, the letter is removed,
+// and if no other letter holds the key, the held letters follow. A release hands over the held letters alone. Meanwhile
+// new changes of the key wait: otherwise a busy key would be parked as fast as it is handled. When no held letter is
 // left, the key goes on. If the handler fails, the key stays held from there. A held letter passes no earlier change of
 // its key that is not done: a reset ends a hold and leaves its letters, and the changes between them come again. The
 // states of a request are in state.go.
 
 // Request is a retry, if it names a letter, or a release.
 type Request struct {
-	Token  string // two with one token are the same
+	Token  string // two requests with the same token are the same
 	Key    string
 	Letter string
 	Of     any // of the owner
@@ -31,17 +31,17 @@ type Request struct {
 	letters   []*Letter // after Current
 	origin    origin
 	stage     stage
-	failed    time.Time // when the handler failed with its letter
+	failed    time.Time // time of the handler's failure with the letter
 	withdrawn bool      // nothing follows the letter that the handler has, or had
-	outdated  bool      // a letter of the key was stored since its letters were listed
+	outdated  bool      // a letter of the key was stored since the listing
 	lane      *lane
 }
 
 // IsRecall reports whether nobody has asked: the letter was parked just before an outage was detected.
 func (q *Request) IsRecall() bool { return q.origin != asked }
 
-// Waiting is how many letters were listed and not handed over. It is not known whether there are others if one was
-// stored since.
+// Waiting is how many letters were listed and not handed over. If a letter was stored since, the number of others is
+// unknown.
 func (q *Request) Waiting() (n int, known bool) { return len(q.letters), !q.outdated }
 
 // Letter is a dead letter.
@@ -50,7 +50,7 @@ type Letter struct {
 	Name  string
 	LSN   int64
 	Size  int
-	Calls int // how often the handler has received its change
+	Calls int // how often the handler has received the change
 }
 
 // Result is the outcome of a request.
@@ -64,7 +64,7 @@ const (
 	NothingToDo
 )
 
-// RequestMade reports a request. It is served, unless the same is being served already.
+// RequestMade reports a request, which is served unless the same request is being served already.
 type RequestMade struct {
 	Request *Request
 }
@@ -82,8 +82,8 @@ func (v RequestMade) applyTo(e *Engine) {
 	l.beginRequest(e)
 }
 
-// RequestWithdrawn reports a withdrawn request. The request ends: if a letter is in the handler for it, after that
-// letter.
+// RequestWithdrawn reports a withdrawn request. The request ends: if a letter of the request is in the handler, after
+// that letter.
 type RequestWithdrawn struct {
 	Key   string
 	Token string
@@ -127,7 +127,7 @@ func (l *lane) beginRequest(e *Engine) {
 		e.queueEffect(Effect{Kind: FindLetter, Request: q})
 		return
 	}
-	if l.hold == isHeld { // its changes wait from now on
+	if l.hold == isHeld { // the changes of the key wait from now on
 		l.hold = releasing
 		l.advance(e)
 	}
@@ -140,8 +140,8 @@ func (l *lane) beginRequest(e *Engine) {
 	e.queueEffect(Effect{Kind: ListLetters, Request: q})
 }
 
-// unparkHeld has the changes of a key wait again that were to be parked only because the key is held: it may be free
-// soon.
+// unparkHeld returns changes that were to be parked only because the key is held to the waiting changes: the key may be
+// free soon.
 func (l *lane) unparkHeld(e *Engine) {
 	for _, b := range slices.Backward(slices.Clone(l.line)) {
 		if b.State != ToPark || !b.isHeld {
@@ -157,7 +157,7 @@ func (l *lane) unparkHeld(e *Engine) {
 // LetterFound is the answer to FindLetter.
 type LetterFound struct {
 	Request *Request
-	Letter  *Letter // nil if there is none, or it must not be handed over because it is held behind another one
+	Letter  *Letter // nil if there is none, or if the letter is held behind another letter
 }
 
 func (v LetterFound) applyTo(e *Engine) {
@@ -165,7 +165,7 @@ func (v LetterFound) applyTo(e *Engine) {
 	switch {
 	case q.State != Finding: // withdrawn
 	case l == nil && q.lane.hold != notHeld && q.origin != recalled:
-		// An ended owner may have handled it, and not the changes held behind it.
+		// An ended owner may have handled the letter, and not the changes held behind it.
 		q.stage = heldLetters
 		q.to(Asked, LetterGone)
 		q.lane.beginRequest(e)
@@ -230,7 +230,7 @@ func (q *Request) handled() Result {
 	return HandledAgain
 }
 
-// redriveLetter puts a letter before all waiting changes of its key. It has one try.
+// redriveLetter puts a letter before all waiting changes of the key, with a single try.
 func (q *Request) redriveLetter(e *Engine, letter *Letter, because RequestEvent) {
 	q.to(Redriving, because)
 	q.Current = letter
@@ -286,11 +286,11 @@ func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	}
 	q.failed = e.now
 	switch {
-	case q.IsRecall() && e.breaker.IsOpen(): // it returns after this outage
+	case q.IsRecall() && e.breaker.IsOpen(): // the letter returns after this outage
 		e.recalls.remember(e, q.recall())
 		q.answer(e, LetterFailed, NotServed, nil)
 		return
-	case q.IsRecall() && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
+	case q.IsRecall() && (f.Outage || e.recalls.isUncertain(e)): // the letter returns after the next success
 		e.recalls.inherit(e, q.recall(), true)
 		q.answer(e, LetterFailed, NotServed, nil)
 		return
@@ -316,21 +316,21 @@ func (v LetterRemoved) applyTo(e *Engine) {
 		q.answer(e, Removed, HandledAgain, nil)
 	case q.withdrawn:
 		q.answer(e, Removed, NotServed, nil)
-	default: // what was stored, or is to be stored, may come before the next letter: they are listed again
+	default: // stored letters, or letters to be stored, may come before the next letter: they are listed again
 		q.letters = nil
 		q.to(Asked, Removed)
 		q.lane.beginRequest(e)
 	}
 }
 
-// LetterRewritten says: the letter of a request has the error of its new failure.
+// LetterRewritten reports that the letter of a request has the new error.
 type LetterRewritten struct {
 	Request *Request
 }
 
 func (v LetterRewritten) applyTo(e *Engine) {
 	q := v.Request
-	if q.IsRecall() { // it returns again if this was the next outage
+	if q.IsRecall() { // the letter returns again if this was the next outage
 		e.recalls.remember(e, recall{key: q.Key, letter: q.Current.Name, failed: q.failed})
 	}
 	q.answer(e, Rewritten, FailedAgain, q.Err)
@@ -349,7 +349,7 @@ func (v RequestFailed) applyTo(e *Engine) {
 	}
 }
 
-// putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
+// putOff ends a request that cannot be served now. The owner asks again; a recall does so by itself.
 func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
 	if q.IsRecall() {
 		e.recalls.postpone(e, q.recall())
@@ -357,7 +357,7 @@ func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
 	q.answer(e, because, NotServed, err)
 }
 
-// answer ends a request, and begins with the next one of its key.
+// answer ends a request, and begins with the next request of the key.
 func (q *Request) answer(e *Engine, because RequestEvent, r Result, err error) {
 	l := q.lane
 	q.to(Answered, because)

@@ -8,9 +8,9 @@ import (
 
 // How a change is skipped
 //
-// An operator has changes skipped in the lease, when nobody has it: see package notes. The next engine counts a change
-// with such a name as done when it is read, from the feed or by key. Its name stays until nobody can read the change
-// again: the position has passed it, and so has its key if that is set aside.
+// An operator names the changes to skip in the lease, while nobody has the lease: see package notes. The next engine
+// counts a change with such a name as done at the read, from the feed or by key. The name stays until nobody can read
+// the change again: the position has passed the change, and so has the key's position if the key is set aside.
 
 // isSkipped reports whether an operator has had a change skipped.
 func (c *Change) isSkipped(e *Engine) bool {
@@ -19,7 +19,7 @@ func (c *Change) isSkipped(e *Engine) bool {
 	})
 }
 
-// skip settles a change that was read, and is to be skipped. The handler must be able to know that its transaction is
+// skip settles a change that was read, and is to be skipped. The handler must be able to know that the transaction is
 // not whole.
 func (c *Change) skip(e *Engine) {
 	for i := range c.Page.changes {

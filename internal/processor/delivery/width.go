@@ -4,16 +4,16 @@ import "time"
 
 // How many keys a batch has
 //
-// A batch of several keys saves calls, but if the handler hangs on one key, the others of its batch wait too. So a
+// A batch of several keys saves calls, but if the handler hangs on a key, the other keys of the batch wait too. So a
 // batch has several keys only if that pays: if a call for twice as many changes takes less than twice as long. The
-// engine begins with one key a batch, tries twice as many, and keeps that if each change has become cheaper. It
-// compares on, because a handler may change. One that works on one change after the other nearly always receives one
-// key, and a stuck key stops no other.
+// engine begins with a key a batch, tries twice as many, and keeps that number if each change has become cheaper. The
+// engine goes on to compare, because a handler may change. A handler that works on one change after the other nearly
+// always receives one key, and a stuck key stops no other.
 
 // width is how many lanes a batch may have.
 type width struct {
 	lanes  int
-	at     int                // lanes is 2 to the power of it
+	at     int                // exponent: lanes is 2 to this power
 	trying bool               // so many lanes for the first time, or again
 	now    sample             // with as many lanes
 	known  [widthSteps]sample // the last one with fewer, by their at

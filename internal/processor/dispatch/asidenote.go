@@ -2,12 +2,12 @@ package dispatch
 
 import "github.com/millrace/changefeed/internal/processor/delivery"
 
-// asideNote compares what the stored lease says of keys set aside with what the engine has. A key that has caught up
-// leaves the lease with the next write. Of an idle lease that may be the renewal, and until then operators would read
-// that changes of the key wait. So the lease is written once for that.
+// asideNote compares the notes about keys set aside in the stored lease with the engine's keys. A key that has caught
+// up leaves the lease with the next write. Of an idle lease that may be the renewal, and until then operators would
+// read that changes of the key wait. So the lease is written once for that.
 type asideNote struct {
 	stored []string // keys that the stored lease names
-	asked  bool     // a write was asked for since the last one
+	asked  bool     // a write was requested since the last write
 }
 
 // isOutdated reports whether the stored lease names a key that has nothing left to be read, and nobody has asked for a
@@ -24,7 +24,8 @@ func (n *asideNote) isOutdated(d *Dispatcher) bool {
 	return false
 }
 
-// forgetCaughtUp has the lease written soon if it names a key that has caught up. The lock of the dispatcher is held.
+// forgetCaughtUp requests a write of the lease if the lease names a key that has caught up. The lock of the dispatcher
+// is held.
 func (n *asideNote) forgetCaughtUp(d *Dispatcher) {
 	if n.isOutdated(d) {
 		n.asked = true

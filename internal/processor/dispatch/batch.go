@@ -17,7 +17,7 @@ import (
 func (d *Dispatcher) callHandler(b *delivery.Batch, note bool) {
 	made := &handout{d: d, of: b}
 	batch := d.newBatch(made)
-	// The call counts though it may be the end of the process. The answer may come when the lease is lost.
+	// The call counts, although the call may end the process. The answer may come when the lease is lost.
 	if note && (d.store(d.held.UntilDrained) != nil || !d.held.Ending().None()) {
 		d.recordOutcome(made, wasCut, nil, 0)
 		return
@@ -26,7 +26,7 @@ func (d *Dispatcher) callHandler(b *delivery.Batch, note bool) {
 	d.recordOutcome(made, how, err, took)
 }
 
-// newBatch is what the handler gets.
+// newBatch makes the batch for the handler.
 func (d *Dispatcher) newBatch(made *handout) *feed.Batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,9 +46,9 @@ func (d *Dispatcher) newBatch(made *handout) *feed.Batch {
 	return batch
 }
 
-// endOf is the position after the newest change of a batch; none if the change was a dead letter. If the batch has only
-// a part of a transaction, it is the position before the transaction. If no position can be set within a page, it is
-// the position after the page.
+// endOf is the position after the newest change of a batch; none if the change was a dead letter. For a part of a
+// transaction, the position is before the transaction. If no position can be set within a page, the position is after
+// the page.
 func endOf(source feed.Source, b *delivery.Batch) feed.Position {
 	if b.IsRedriven() {
 		return feed.Position{}

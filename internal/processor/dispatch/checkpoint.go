@@ -38,9 +38,9 @@ func (s *saver) writeNow() error {
 	return s.store(s.held.UntilDrained)
 }
 
-// saveIfDue has the lease written if that is urgent or due. If the batches are handled one by one, the next one is
-// handled during the write, and the one after that waits: so a crash has at most two batches redelivered. But an urgent
-// write, which counts a failure, ends before the next batch.
+// saveIfDue begins a write of the lease if that is urgent or due. If the batches are handled one by one, the next batch
+// is handled during the write, and the batch after that waits: so a crash has at most two batches redelivered. But an
+// urgent write, which counts a failure, ends before the next batch.
 func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Lock()
 	due, first := d.isDue(), d.storing
@@ -88,7 +88,7 @@ func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 	case d.engine.IsFrozen():
 		d.mu.Unlock()
 		return fmt.Errorf("%w: its range was split", feed.ErrLeaseLost)
-	case d.givenUp: // it may be a later change of the same key, or take in what was abandoned
+	case d.givenUp: // the batch may have a later change of the same key, or include the abandoned batch
 		d.mu.Unlock()
 		return fmt.Errorf("%w: batches of it were abandoned, so it is given up", feed.ErrLeaseLost)
 	}
@@ -123,7 +123,7 @@ func (h *handout) abandon() {
 	h.giveUpIfAbandoned()
 }
 
-// giveUpIfAbandoned gives the lease up if the batch is abandoned, and changes of it are handled.
+// giveUpIfAbandoned gives the lease up if the batch is abandoned, and has handled changes.
 func (h *handout) giveUpIfAbandoned() {
 	if h.isAbandoned && slices.ContainsFunc(h.of.Changes, (*delivery.Change).IsUnconfirmed) {
 		h.d.givenUp = true

@@ -1,5 +1,6 @@
-// Package dispatch hands the changes of one lease to the handler, in the order and the batches that package delivery
-// decides: it calls the handler, parks changes, reads keys again and serves the requests of operators for a key.
+// Package dispatch hands the changes of a lease to the handler, in the order and the batches that package delivery
+// decides. The package calls the handler, parks changes, reads keys again and serves the requests of operators for a
+// key.
 package dispatch
 
 import (
@@ -17,15 +18,15 @@ import (
 // How pages go to the handler
 //
 // The engine of internal/processor/delivery decides which changes the handler receives, in which batches, and whether
-// those that fail come again or are parked. It has no clock, no goroutine and no I/O. The dispatcher executes the
-// effects of the engine and tells it the events: it calls the handler, stores letters (park.go), serves requests
-// (redrive.go) and reads keys again (rereading.go).
+// failing changes come again or are parked. The engine has no clock, no goroutine and no I/O. The dispatcher executes
+// the effects of the engine and reports the events: the dispatcher calls the handler, stores letters (park.go), serves
+// requests (redrive.go) and reads keys again (rereading.go).
 //
-// As long as nothing fails and one batch is in hand at a time, the worker's own goroutine calls the handler and stores
-// the position, page after page. Everything else is done by a goroutine of the dispatcher, which starts others for the
-// calls. It ends when the engine has nothing left.
+// As long as nothing fails and a single batch is in hand at a time, the worker's goroutine calls the handler and stores
+// the position, page after page. A goroutine of the dispatcher does everything else, and starts others for the calls.
+// This goroutine ends when the engine has no changes left.
 
-// Dispatcher hands the pages of one lease to the handler, or their changes to the dead letters.
+// Dispatcher hands the pages of a lease to the handler, or their changes to the dead letters.
 type Dispatcher struct {
 	in       *instance.Instance
 	held     *instance.Held
@@ -42,14 +43,14 @@ type Dispatcher struct {
 	running  bool // the goroutine of the dispatcher
 	storing  bool // the next batch waits for a write of the lease
 	stuck    bool // a call of the handler has not returned
-	givenUp  bool // what is handled and not confirmed by hand comes again, so nothing more is confirmed
+	givenUp  bool // unconfirmed changes come again, so nothing more is confirmed
 	phase    phase
-	here     string // the partition, and its range, that LSNs count in; empty if the lease has no notes
+	here     string // the partition, with the range, in which LSNs count; empty if the lease has no notes
 	failures failureNote
 	asides   asideNote
 	// batches that were handled and are not confirmed by hand
 	unconfirmed unconfirmed
-	marks       int // of what the lease is to say, counted whenever that has changed by hand
+	marks       int // of the notes for the lease, counted at each change by hand
 	stored      int // the last of them that is stored
 	// when the lease last covered more changes, and when keys were last looked at to set some aside
 	saved, madeRoom time.Time
@@ -60,12 +61,12 @@ type Dispatcher struct {
 	calls sync.WaitGroup // of the handler, of the dead letters, of the source for a key, and requests
 }
 
-// phase is how far a dispatcher is in its life.
+// phase is the stage of a dispatcher's life.
 type phase uint8
 
 const (
 	begun  phase = iota
-	open         // what the last owner has noted is known, so requests can be served
+	open         // the last owner's notes are known, so requests can be served
 	closed       // nothing new is begun
 )
 
@@ -80,16 +81,16 @@ func New(in *instance.Instance, held *instance.Held, store func(context.Context)
 	d.engine = delivery.New(rulesOf(in, held), in.Breaker)
 	d.engine.Begin(held.Lease.Position)
 	d.engine.Share(in.Shared.Load())
-	// The lease may be written before all of it is restored.
+	// The lease may be written before the whole state is restored.
 	d.engine.Restore(delivery.Notes{First: held.Lease.Attempts, Outage: hadOutage(held.Lease)}, time.Now())
-	if held.Lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is
+	if held.Lease.State == feed.StateSplitting { // the position moves no more, because the children begin there
 		d.engine.Freeze()
 	}
 	d.saver = newSaver(in, held, store)
 	return d
 }
 
-// Deliver hands a page over, and waits until there is room for another one.
+// Deliver hands a page over, and waits until there is room for another page.
 func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
 	d.mu.Lock()
 	unsaved := d.engine.Counts().Unsaved
@@ -98,7 +99,7 @@ func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
 		Meta: meta(page.Changes),
 	}, time.Now())
 	d.engine.Share(d.in.Shared.Load())
-	settled := d.engine.Counts().Unsaved > unsaved && d.isDue() // what another owner has settled
+	settled := d.engine.Counts().Unsaved > unsaved && d.isDue() // changes that another owner has settled
 	d.mu.Unlock()
 	if settled {
 		d.saver.Write()
@@ -152,8 +153,8 @@ func (d *Dispatcher) awaitRoom() instance.Ending {
 	return d.held.Ending()
 }
 
-// patience is how long a batch may be in the handler before later changes of its keys are forgotten, if that
-// fills the buffer: it is read again later.
+// patience is how long a batch may be in the handler before later changes of the same keys are forgotten, if they fill
+// the buffer: they are read again later.
 const patience = time.Second
 
 // hasRoom reports whether another page may be read. If the buffer is full of changes behind others that fail, or that
@@ -161,7 +162,7 @@ const patience = time.Second
 func (d *Dispatcher) hasRoom() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if isFull(d.engine.Counts(), &d.in.Options) && time.Since(d.madeRoom) >= patience/10 { // it looks at each key
+	if isFull(d.engine.Counts(), &d.in.Options) && time.Since(d.madeRoom) >= patience/10 { // a look at each key
 		d.madeRoom = time.Now()
 		d.engine.MakeRoom(d.engine.Counts().Items/2, patience, time.Now())
 		d.saver.Changed()
@@ -174,7 +175,7 @@ func isFull(n delivery.Counts, o *instance.Options) bool {
 	return n.Items >= o.BufferItems || int64(n.Bytes) >= o.BufferBytes
 }
 
-// reportFullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
+// reportFullness is the report of a buffer that has been full for a while because of the oldest change.
 func (d *Dispatcher) reportFullness() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -186,7 +187,7 @@ func (d *Dispatcher) reportFullness() error {
 		n.Items, n.Bytes, oldest.LSN, oldest.Key)
 }
 
-// Start starts the goroutine of the dispatcher if there is something to do, unless it runs.
+// Start starts the goroutine of the dispatcher if there is work, unless the goroutine runs already.
 func (d *Dispatcher) Start() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -202,7 +203,7 @@ func (d *Dispatcher) Start() {
 }
 
 // Finish begins nothing new, waits for the calls in hand and for the write of the lease that is under way, concludes
-// them, and reports whether a handler is stuck. No write comes after that but the last one of the worker.
+// them, and reports whether a handler is stuck. The only write after that is the last write of the worker.
 func (d *Dispatcher) Finish() (stuck bool) {
 	d.mu.Lock()
 	d.phase = closed
@@ -271,7 +272,7 @@ func (d *Dispatcher) nextEffect() (do delivery.Effect, wait time.Duration, more 
 	return do, wait, true
 }
 
-// execute executes an effect, in a goroutine of its own if the effect may take time.
+// execute executes an effect, in a separate goroutine if the effect may take time.
 func (d *Dispatcher) execute(do delivery.Effect) {
 	switch do.Kind {
 	case delivery.Call:
@@ -289,7 +290,7 @@ func (d *Dispatcher) execute(do delivery.Effect) {
 	}
 }
 
-// notify makes a channel with room for one say that there is something.
+// notify puts a signal into a channel with room for a single signal.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -297,8 +298,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// wakeAll has the dispatcher and the reader look at the engine, to which something has happened, and says what the
-// engine has noticed.
+// wakeAll wakes the dispatcher and the reader after an event of the engine, and reports the engine's news.
 func (d *Dispatcher) wakeAll() {
 	notify(d.news)
 	notify(d.space)

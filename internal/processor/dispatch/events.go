@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// callNewsHooks calls the hooks for the keys that the engine treats differently since it was called last, and for the
+// callNewsHooks calls the hooks for the keys that the engine treats differently since the last call, and for the
 // outages that have begun or ended.
 func (d *Dispatcher) callNewsHooks() {
 	d.mu.Lock()
@@ -35,7 +35,7 @@ var keyStates = map[delivery.KeyState]feed.KeyState{
 	delivery.BecameFree: feed.KeyReleased,
 }
 
-// Describe adds to a status what the engine has.
+// Describe adds the engine's state to a status.
 func (d *Dispatcher) Describe(s *feed.LeaseStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/delivery"
 )
 
-// failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one
-// that the batch does not have.
+// failureOf is the meaning of a handler's error for a batch of so many changes: the whole batch has failed if the error
+// names no change, or a change that the batch does not have.
 func failureOf(err error, changes int, late bool) delivery.Failure {
 	f := delivery.Failure{Err: err, Hopeless: feed.IsPoison(err), Late: late}
 	said, ok := errors.AsType[*feed.Failure](err)
@@ -24,7 +24,7 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 		f.Err = fmt.Errorf("%w (the whole batch has failed: %w)", err, misfit)
 		return f
 	}
-	if len(said.Items) == 0 && said.Done > 0 { // no change is named: a rest of several is divided, also if it is poison
+	if len(said.Items) == 0 && said.Done > 0 { // no change is named: several changes are divided, also for poison
 		rest := &delivery.Part{Err: err, Hopeless: feed.IsPoison(err)}
 		for i := said.Done; i < changes; i++ {
 			rest.Changes = append(rest.Changes, i)
@@ -34,7 +34,7 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 	}
 	last := &delivery.Part{Hopeless: true}
 	for _, i := range slices.Sorted(maps.Keys(said.Items)) {
-		cause := cmp.Or(said.Items[i], err) // to name a change is to say that it failed, whatever the cause
+		cause := cmp.Or(said.Items[i], err) // a named change has failed, whatever the cause
 		part := &delivery.Part{Err: cause, Hopeless: feed.IsPoison(cause), Untried: cause == feed.ErrUntried}
 		// Poison takes no other change with it to the dead letters.
 		if last.Hopeless || part.Hopeless || part.Untried != last.Untried {
@@ -45,7 +45,7 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 	return f
 }
 
-// misfit is why a handler's failure is none of a batch of so many changes; nil if it fits.
+// misfit is why a handler's failure does not fit a batch of so many changes; nil if the failure fits.
 func misfit(said *feed.Failure, changes int) error {
 	if said.Done < 0 || said.Done >= changes {
 		return fmt.Errorf("Failure.Done is %d, want 0 to %d", said.Done, changes-1)

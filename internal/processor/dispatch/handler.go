@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// delegate is the handler of one lease. Its code is not ours to trust: it may panic, take
-// too long, or ignore its context.
+// delegate is the handler of a lease. A user's code cannot be trusted: the code may panic, take too long, or ignore its
+// context.
 type delegate struct {
 	in     *instance.Instance
 	held   *instance.Held
@@ -24,16 +24,16 @@ type delegate struct {
 	usual  atomic.Int64   // time of a call, in nanoseconds; see learnUsual
 }
 
-// outcome is how a call of the handler came to its end. It stands beside the handler's
-// error and is never read from it: a handler may return any error of this package.
+// outcome is how a call of the handler ended. The outcome stands beside the handler's error and is never read from that
+// error: a handler may return any error of this package.
 type outcome uint8
 
 const (
 	hasSucceeded outcome = iota
 	hasFailed            // by itself
-	wasLate              // it failed after HandlerTimeout had ended its context
-	wasCut               // it failed after its lease, or the drain time, had ended its context
-	isStuck              // it has not returned
+	wasLate              // failed after HandlerTimeout had ended the context
+	wasCut               // failed after the end of the lease, or of the drain time, had ended the context
+	isStuck              // not returned
 )
 
 // handle has the handler handle a batch.
@@ -47,7 +47,7 @@ func (d *delegate) handle(b *feed.Batch) (how outcome, took time.Duration, err e
 	return how, took, err
 }
 
-// runInHandler runs a function of the handler. What is stuck goes on alone: nobody waits for it.
+// runInHandler runs a function of the handler. A stuck function goes on alone: nobody waits for it.
 func (d *delegate) runInHandler(f func(context.Context) error) (outcome, error) {
 	d.held.Activity.BeginCall()
 	defer d.held.Activity.EndCall()
@@ -76,7 +76,7 @@ func (d *delegate) launch(ctx context.Context, f func(context.Context) error) <-
 	return result
 }
 
-// awaitResult waits for the handler as long as it may go on, and then ends its context.
+// awaitResult waits for the handler as long as the handler may go on, and then ends the context.
 func (d *delegate) awaitResult(result <-chan error, cancel context.CancelCauseFunc) (err error, returned bool) {
 	timeout := time.NewTimer(d.in.Options.HandlerTimeout)
 	defer timeout.Stop()
@@ -103,7 +103,7 @@ func (d *delegate) awaitResult(result <-chan error, cancel context.CancelCauseFu
 	}
 }
 
-// verdict separates a handler's own failure from one that we caused by ending its context.
+// verdict separates a handler's own failure from a failure that we caused by ending the context.
 func verdict(ctx context.Context, err error) (outcome, error) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
@@ -117,7 +117,8 @@ func verdict(ctx context.Context, err error) (outcome, error) {
 	}
 }
 
-// withCause puts the cause of the end of a handler's context before its error, unless that says it already.
+// withCause puts the cause of the end of a handler's context before the handler's error, unless the error contains the
+// cause already.
 func withCause(err, cause error) error {
 	if errors.Is(err, cause) {
 		return err
@@ -136,7 +137,7 @@ func protect(ctx context.Context, f func(context.Context) error, result chan<- e
 	}()
 	err = f(ctx)
 	if err != nil {
-		_ = err.Error() // it is the handler's code too, and may panic here rather than anywhere later
+		_ = err.Error() // the Error method is the handler's code too, and may panic here rather than later
 		if said, ok := errors.AsType[*feed.Failure](err); ok {
 			probeErrors(said)
 		}
@@ -170,8 +171,8 @@ func (d *delegate) open() instance.Ending {
 	return d.held.Ending()
 }
 
-// close calls the handler's Close, while the lease is still held if it can be. A Close
-// that hangs holds the lease as a stuck handler does.
+// close calls the handler's Close, if possible while the lease is still held. A Close that hangs holds the lease as a
+// stuck handler does.
 func (d *delegate) close(why feed.Reason) feed.Reason {
 	closer, ok := d.in.Handler.(feed.Closer)
 	if !ok || !d.opened || why == feed.ReasonStuck {
@@ -193,11 +194,11 @@ func (d *delegate) close(why feed.Reason) feed.Reason {
 	return why
 }
 
-// Open calls the handler's Open until it succeeds, if it has one.
+// Open calls the handler's Open, if any, until it succeeds.
 func (d *Dispatcher) Open() instance.Ending { return d.delegate.open() }
 
-// Close calls the handler's Close, if it has one, and returns why the work ends. The failures of a lease that goes to
-// another instance are no part of an outage here any more.
+// Close calls the handler's Close, if any, and returns why the work ends. The failures of a lease that goes to another
+// instance are no part of an outage here any more.
 func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
 	why = d.delegate.close(why)
 	if why != feed.ReasonStopped && why != feed.ReasonSplit {
@@ -206,8 +207,8 @@ func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
 	return why
 }
 
-// LeaveOutage has the lease be no part of an outage here any more. When a lease is split, its parts that this instance
-// works on must have begun before that.
+// LeaveOutage removes the lease from an outage here. After a split, the parts of this instance must have begun before
+// that.
 func (d *Dispatcher) LeaveOutage() { d.tellEngine(delivery.LeaseLeft{}) }
 
 // Wait waits for the calls left behind because they are stuck.

@@ -14,8 +14,8 @@ import (
 // The position says up to where all is done. Notes beside the position say which later changes are done, how often a
 // change was tried, and which keys are held or set aside: internal/notes says when they count for another owner.
 
-// Mark is what a write of the lease stores: so many changes for the first time, all that was confirmed by hand up to a
-// mark, and whether a batch is named that may end the process.
+// Mark is the content of a write of the lease: so many changes for the first time, all that was confirmed by hand up to
+// a mark, and whether a batch is named that may end the process.
 type Mark struct {
 	changes, marks int
 	names          bool
@@ -28,7 +28,7 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 	defer d.mu.Unlock()
 	l.Position, l.Attempts = d.engine.Position().(feed.Position), d.engine.Attempts()
 	names, named := true, d.asides.stored
-	if d.here != "" { // otherwise nothing is known yet but what the last owner has noted
+	if d.here != "" { // otherwise only the notes of the last owner are known
 		at, n := l.Position.Token, d.engine.Notes()
 		names = n.Suspect != nil
 		done := notes.Done{
@@ -99,7 +99,7 @@ func (d *Dispatcher) ReadFrom() feed.Position {
 	return d.engine.ReadFrom().(feed.Position)
 }
 
-// Settled is where the next page begins, if all before it is done and there is nothing else to remember.
+// Settled is where the next page begins, if everything before is done and there is nothing else to remember.
 func Settled(d *Dispatcher) (at feed.Position, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,8 +107,8 @@ func Settled(d *Dispatcher) (at feed.Position, ok bool) {
 	return d.engine.ReadFrom().(feed.Position), !d.running && !d.storing && d.engine.IsSettled()
 }
 
-// Pass moves on after a page of which nothing was wanted, and has the lease written if that is due. What was omitted
-// counts only with a read that finds nothing, because in a backlog there may be thousands of such pages.
+// Pass moves on after a page without wanted changes, and writes the lease if that is due. Omitted changes count only
+// with a read that finds nothing, because in a backlog there may be thousands of such pages.
 func (d *Dispatcher) Pass(next feed.Position, omitted int, atEnd bool) (counted bool) {
 	d.mu.Lock()
 	d.engine.Tell(delivery.FeedPassed{Next: next, AtEnd: atEnd}, time.Now())

@@ -19,8 +19,8 @@ type letterCalls struct {
 	delegate *delegate
 }
 
-// callLetters calls the dead letters, whose code is not ours either: what does not return, or show that it is alive, is
-// left behind.
+// callLetters calls the dead letters, which may be foreign code too: a call without a return or a sign of life is left
+// behind.
 func (c *letterCalls) callLetters(f func(ctx context.Context, alive func()) error) error {
 	ctx, cancel := context.WithCancelCause(c.held.UntilDrained)
 	defer cancel(nil)
@@ -34,7 +34,7 @@ func (c *letterCalls) callLetters(f func(ctx context.Context, alive func()) erro
 		return foreign(err)
 	case <-ctx.Done():
 	}
-	// Code that heeds its context returns now, and its own error says more than ours.
+	// Code that obeys its context returns now, with an error that says more than ours.
 	select {
 	case err := <-result:
 		return foreign(err)
@@ -43,7 +43,7 @@ func (c *letterCalls) callLetters(f func(ctx context.Context, alive func()) erro
 	}
 }
 
-// hasLetter reports whether a letter is among those of its key.
+// hasLetter reports whether a letter is among the letters of its key.
 func (c *letterCalls) hasLetter(box feed.LetterBox, l feed.DeadLetter) (there bool, err error) {
 	err = c.eachLetter(box, l.Change.PartitionKey, func(o feed.DeadLetter) bool {
 		there = o.ID == l.ID
@@ -52,10 +52,10 @@ func (c *letterCalls) hasLetter(box feed.LetterBox, l feed.DeadLetter) (there bo
 	return there, err
 }
 
-// eachLetter calls f with the letters of a key, for as long as it says so.
+// eachLetter calls f with the letters of a key, until f returns false.
 func (c *letterCalls) eachLetter(box feed.LetterBox, key feed.PartitionKey, f func(feed.DeadLetter) (more bool)) error {
 	var mu sync.Mutex
-	over := false // what is left behind calls f no more
+	over := false // a call that is left behind calls f no more
 	err := c.callLetters(func(ctx context.Context, alive func()) error {
 		for l, err := range box.Letters(ctx, key) {
 			if err != nil {

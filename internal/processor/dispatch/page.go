@@ -7,13 +7,13 @@ import (
 	"github.com/millrace/changefeed/internal/processor/delivery"
 )
 
-// readPage is a page whose changes the engine has. A letter that is handed over again is one, too.
+// readPage is a page whose changes the engine has. A letter that is handed over again is a page, too.
 type readPage struct {
 	feed.Page
 	letter *feed.DeadLetter
 }
 
-// changeOf is the change that the engine knows by its place.
+// changeOf is the change at the engine's place.
 func changeOf(c *delivery.Change) *feed.Change { return &c.Page.Of.(*readPage).Changes[c.Index] }
 
 func changesOf(b *delivery.Batch) []feed.Change {
@@ -24,7 +24,7 @@ func changesOf(b *delivery.Batch) []feed.Change {
 	return changes
 }
 
-// meta is what the engine is told of a change.
+// meta is the engine's view of a change.
 func meta(changes []feed.Change) func(i int) delivery.Meta {
 	return func(i int) delivery.Meta {
 		c := &changes[i]
@@ -43,8 +43,8 @@ func SizeOf(page feed.Page) (bytes int) {
 	return bytes
 }
 
-// shedPage gives the changes of a page that are still needed memory of their own, and gives up the rest. Usually none
-// is needed any more, because the batch was the rest of its page.
+// shedPage copies the changes of a page that are still needed, and gives up the memory of the page. Usually no change
+// is needed any more, because the batch was the rest of the page.
 func (d *Dispatcher) shedPage(p *delivery.Page) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 
 // How changes are parked
 //
-// A change is parked when its letter is durable. With FailurePolicy.HoldKeys its key is held from then on, until an
+// A change is parked when the letter is durable. With FailurePolicy.HoldKeys the key is held from then on, until an
 // operator releases it: the lease says which keys, and since which LSN, and later changes are parked too. See
 // redrive.go for the way back.
 
-// storeLetter stores the letter of a batch of one change.
+// storeLetter stores the letter of a batch of a single change.
 func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 	l := d.newLetter(b)
 	there, err := d.isParked(b, l)
@@ -48,9 +48,9 @@ func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 	d.wakeAll()
 }
 
-// isParked reports whether a change has its letter already whose key is held for it: it comes again after a crash. The
-// lease decides which keys are held, because a letter that was stored a moment ago may not be seen yet, and an operator
-// may have dropped it.
+// isParked reports whether a change, which comes again after a crash, has a letter already and holds the key. The lease
+// decides which keys are held, because a letter that was stored a moment ago may not be seen yet, and an operator may
+// have dropped it.
 func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool, err error) {
 	if !b.IsHeld() {
 		return false, nil
@@ -68,11 +68,11 @@ func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool,
 	return d.letters.hasLetter(box, l)
 }
 
-// errNoBox is why the changes of a held key wait, with all that comes after them of it.
+// errNoBox is why the changes of a held key wait, with all later changes of the key.
 var errNoBox = errors.New("its key is held, and this instance has no letter box: set FailurePolicy.DeadLetters to " +
 	"the unit's")
 
-// reportUnheld reports a change that waits because its key cannot be held.
+// reportUnheld reports a change that waits because the key cannot be held.
 func (d *Dispatcher) reportUnheld(b *delivery.Batch) {
 	l := d.newLetter(b)
 	d.held.Report(d.held.UntilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l,
@@ -84,7 +84,7 @@ func letterError(l feed.DeadLetter, err error) error {
 	return fmt.Errorf("item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err)
 }
 
-// newLetter returns the letter of a batch of one change.
+// newLetter returns the letter of a batch of a single change.
 func (d *Dispatcher) newLetter(b *delivery.Batch) feed.DeadLetter {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 // How letters are handed over again
 //
 // Whoever wants a letter handled again writes a request among the leases: a record of [feed.KindRequest] with the
-// effective partition key. The owner of its range, and nobody else, serves it: so the change goes to the handler in
-// order with its key, wherever the lease is by then. The engine says in which steps
-// (internal/processor/delivery/request.go); here each step is done. When it has served the request, the owner writes
-// into it what became of it, and retires it: a retired request is never served again. Package notes has the protocol.
+// effective partition key. Only the owner of the range serves the request: so the change goes to the handler in order
+// with the key, wherever the lease is by then. The engine says in which steps (internal/processor/delivery/request.go);
+// here each step is done. Then the owner writes the outcome into the request, and retires the request: a retired
+// request is never served again. Package notes has the protocol.
 
-// serveEffect does one step of a request.
+// serveEffect does a step of a request.
 func (s *requests) serveEffect(do delivery.Effect) {
 	q := do.Request
 	box, ok := s.d.in.Options.DeadLetters.(feed.LetterBox)
@@ -69,7 +69,7 @@ func (s *requests) serveEffect(do delivery.Effect) {
 
 func letterOf(q *delivery.Request) *feed.DeadLetter { return q.Current.Of.(*readPage).letter }
 
-// asLetter is a dead letter as the engine knows it.
+// asLetter is a dead letter in the engine's form.
 func asLetter(l feed.DeadLetter) *delivery.Letter {
 	return &delivery.Letter{
 		Of:   &readPage{Page: feed.Page{Changes: []feed.Change{l.Change}}, letter: &l},
@@ -77,8 +77,8 @@ func asLetter(l feed.DeadLetter) *delivery.Letter {
 	}
 }
 
-// findLetter looks for the letter that a retry names. One held behind another one is left alone, because it
-// would pass that.
+// findLetter looks for the letter that a retry names. A letter held behind another letter is left alone, because it
+// would pass that letter.
 func (s *requests) findLetter(box feed.LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
 	of, _ := q.Of.(*request)
 	before := false
@@ -100,7 +100,7 @@ const (
 	bytesAtOnce   = 16 << 20
 )
 
-// heldLetters lists the first held letters of a request's key, and reports whether another one has failed.
+// heldLetters lists the first held letters of a request's key, and reports whether another letter has failed.
 func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool,
 	err error,
 ) {
@@ -125,7 +125,7 @@ func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []
 	return held, failed, err
 }
 
-// rewriteLetter stores in a letter why it has failed again, unless it was dropped meanwhile.
+// rewriteLetter stores the new error in a letter, unless the letter was dropped meanwhile.
 func (s *requests) rewriteLetter(box feed.LetterBox, q *delivery.Request) error {
 	l := *letterOf(q)
 	if l.Disposition == feed.DispositionHeld {
@@ -140,7 +140,7 @@ func (s *requests) rewriteLetter(box feed.LetterBox, q *delivery.Request) error 
 	return s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Put(ctx, l) })
 }
 
-// writeOutcome writes the outcome of a request into its record, once the lease says so too: a key that is free in
+// writeOutcome writes the outcome of a request into its record, after the lease has it too: a key that is free in
 // memory alone would be held again after a crash.
 func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	if freed && s.d.store(s.d.held.UntilDrained) != nil {
@@ -157,7 +157,7 @@ func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	defer s.forget(of)
 	var err error
 	switch outcome := of.outcome(q); {
-	case of.lost: // there may be another request in its place by now
+	case of.lost: // another request may have replaced it by now
 		s.d.in.Wake()
 	case outcome.Result == "":
 		if q.Err != nil {
@@ -174,7 +174,7 @@ func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	}
 }
 
-// outcome is the answer to the caller of a request. It has no result if the request was not served.
+// outcome is the answer to the caller of a request. The result is empty if the request was not served.
 func (of *request) outcome(q *delivery.Request) notes.Outcome {
 	o := notes.Outcome{Count: of.before + q.Handled, Left: notes.UnknownLeft}
 	switch q.Result {

@@ -13,18 +13,18 @@ import (
 	"github.com/millrace/changefeed/internal/processor/delivery"
 )
 
-// postpone notes in the request, once, why it is not served here.
+// postpone notes in the request, once, why the request is not served here.
 func (s *requests) postpone(q *request, why error) error {
 	before := q.record.Properties[notes.WaitsProperty]
 	q.record.Properties = notes.SetWaits(q.record.Properties, why.Error())
 	if q.record.Properties[notes.WaitsProperty] != before {
-		_ = s.storeRequest(s.d.held.UntilDrained, q) // otherwise its caller hears no reason
+		_ = s.storeRequest(s.d.held.UntilDrained, q) // otherwise the caller hears no reason
 	}
 	return why
 }
 
-// leaveAlone notes in a request, once, that this instance does not know the action. Nothing else of the record changes:
-// a newer version may mean something else by its properties.
+// leaveAlone notes in a request, once, that this instance does not know the action. The rest of the record stays: for a
+// newer version, the properties may have another meaning.
 func (s *requests) leaveAlone(q *request) error {
 	why := fmt.Errorf("%w: instance %s does not know the action %q of a newer version", feed.ErrBadLease,
 		s.d.in.Me.Instance, q.asked.Action)
@@ -36,7 +36,7 @@ func (s *requests) leaveAlone(q *request) error {
 	s.keepExpiry(&changed)
 	if stored, err := s.d.in.Store.Update(s.d.held.UntilDrained, changed); err == nil {
 		s.d.in.View.Put(stored)
-	} // otherwise its caller hears no reason
+	} // otherwise the caller hears no reason
 	return why
 }
 
@@ -57,7 +57,7 @@ func (s *requests) storeRequest(ctx context.Context, q *request) error {
 }
 
 // writeRecord writes the record of a request with a change. If somebody has repeated the request since, the change goes
-// to the new record: what is being served is what that caller wants.
+// to the new record: that caller wants the same.
 func (s *requests) writeRecord(ctx context.Context, q *request, change func(*feed.Record)) error {
 	for {
 		changed := q.record
@@ -94,7 +94,7 @@ func (s *requests) findRepeated(ctx context.Context, old feed.Record) (repeated 
 
 // putBack stores a request that cannot be served now, with how many letters were handled for it.
 func (s *requests) putBack(ctx context.Context, q *request) error {
-	q.asked.Tries-- // it has not ended the process
+	q.asked.Tries-- // the request has not ended the process
 	handled := q.before
 	if q.served != nil {
 		handled += q.served.Handled
@@ -104,7 +104,8 @@ func (s *requests) putBack(ctx context.Context, q *request) error {
 	return s.storeRequest(ctx, q)
 }
 
-// handBack puts back the remaining requests for the next owner of the lease, once, because this one ends in good order.
+// handBack puts back the remaining requests for the next owner of the lease, once, because this owner ends in good
+// order.
 func (s *requests) handBack() {
 	// Of the base, because the contexts of the work have mostly ended by now.
 	ctx, cancel := context.WithTimeout(s.d.in.Base, s.d.in.Options.Drain/2)
@@ -114,10 +115,10 @@ func (s *requests) handBack() {
 	clear(s.serving)
 	s.d.mu.Unlock()
 	for _, q := range left {
-		if q.served != nil && q.served.State == delivery.Removing { // its letter was handled
+		if q.served != nil && q.served.State == delivery.Removing { // the letter was handled
 			q.unsure = letterOf(q.served).ID
 		}
-		_ = s.putBack(ctx, q) // otherwise it counts as a try
+		_ = s.putBack(ctx, q) // otherwise the attempt counts
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// requests serves the requests for the keys of a lease. The lock of its dispatcher guards it.
+// requests serves the requests for the keys of a lease. The dispatcher's lock guards this type.
 type requests struct {
 	d        *Dispatcher
 	serving  map[string]*request // by their tokens
@@ -23,11 +23,11 @@ type requests struct {
 type request struct {
 	record feed.Record
 	asked  notes.Request
-	lost   bool // its record is gone: it was withdrawn, or another owner serves it
+	lost   bool // the record is gone: withdrawn, or another owner serves the request
 	before int  // letters that were handled by tries that could not go on
-	// ID of one of them that could not be removed, unless the answer was lost; empty if there is none
+	// ID of a letter that could not be removed, unless the answer was lost; empty if there is none
 	unsure string
-	served *delivery.Request // nil before the engine knows of it
+	served *delivery.Request // nil before the engine knows the request
 	whole  bool              // all held letters of the key were listed
 }
 
@@ -59,7 +59,7 @@ func (s *requests) Accept(record feed.Record) {
 	})
 }
 
-// countLetterOnce notes that a letter is there: so it is handled again, if it was before, and counts once.
+// countLetterOnce notes that a letter is there: an already handled letter is handled again, and counts once.
 func (q *request) countLetterOnce(l feed.DeadLetter) {
 	if q != nil && q.unsure == l.ID {
 		q.before, q.unsure = q.before-1, ""
@@ -70,7 +70,7 @@ func (q *request) describeFailure(err error) error {
 	return fmt.Errorf("%s %s: %w", q.asked.Action, q.asked.Key, err)
 }
 
-// countOne counts one more letter or key.
+// countOne counts another letter or key.
 func (s *requests) countOne(count *int) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -112,13 +112,13 @@ func (s *requests) Withdraw(asked map[string]bool) {
 // maxTries is how often a request may end the process that serves it.
 const maxTries = 3
 
-// admit checks a request, and counts in its record how often it was begun with: to serve it may end the process.
+// admit checks a request, and counts the attempts in the record: serving the request may end the process.
 func (s *requests) admit(q *request) error {
 	_, hasBox := s.d.in.Options.DeadLetters.(feed.LetterBox)
 	switch {
 	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
 		return s.leaveAlone(q)
-	case !hasBox: // the next owner of the range may have one
+	case !hasBox: // the next owner of the range may have a box
 		return s.postpone(q, fmt.Errorf("instance %s has no letter box to read from", s.d.in.Me.Instance))
 	case q.asked.Tries >= maxTries && q.record.Properties[notes.BegunProperty] != s.d.in.Me.Epoch:
 		err := fmt.Errorf("%w: its owner has ended %d times while it was served", feed.ErrHandlerStuck, q.asked.Tries)
@@ -127,7 +127,7 @@ func (s *requests) admit(q *request) error {
 			Left: notes.UnknownLeft,
 		}))
 	}
-	// An instance that has begun before, lost the lease and has it again has not ended.
+	// An instance that has lost the lease and has it again has not ended.
 	if q.asked.Tries == 0 || q.record.Properties[notes.BegunProperty] != s.d.in.Me.Epoch {
 		q.asked.Tries++
 	}
@@ -136,14 +136,14 @@ func (s *requests) admit(q *request) error {
 	return s.storeRequest(s.d.held.UntilDrained, q)
 }
 
-// reportUnlessOver reports why a request is not served here. If its record is gone, or another write has changed it,
-// the request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
+// reportUnlessOver reports why a request is not served here. If the record is gone, or another write has changed the
+// record, the request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
 func (s *requests) reportUnlessOver(q *request, err error) {
 	switch {
 	case errors.Is(err, feed.ErrNotFound):
 		s.d.in.View.Drop(q.record.ID)
 		return
-	case errors.Is(err, feed.ErrConflict): // there may be another request in its place
+	case errors.Is(err, feed.ErrConflict): // another request may have replaced it
 		s.d.in.Relist()
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Restore goes on from what the last owner has noted. If several partitions have the range, that is for the children.
+// Restore goes on from the notes of the last owner. If several partitions have the range, that is for the children.
 func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending, error) {
 	reader := noteReader{d.in, d.held}
 	partitions, err := reader.partitions(ctx)
@@ -33,7 +33,7 @@ func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending
 	if partitions != nil {
 		d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
 	}
-	// After a merge the first change after the position may be another one.
+	// After a merge the first change after the position may be another change.
 	if n.First = d.engine.Attempts(); moved {
 		n.First = 0
 	}
@@ -55,14 +55,14 @@ func hadOutage(l feed.Record) bool {
 	return !notes.ReadOutage(l.Properties[notes.OutageProperty]).IsZero()
 }
 
-// noteReader reads what the last owner of a lease has noted in it.
+// noteReader reads the notes of a lease's last owner.
 type noteReader struct {
 	in   *instance.Instance
 	held *instance.Held
 }
 
-// read reads the notes, without the keys that are now in other leases. If there is a suspect, it was called alone when
-// the last owner ended. moved: the note of single changes is about another position or partition.
+// read reads the notes, without the keys that are now in other leases. A suspect was called alone when the last owner
+// ended. moved: the note of single changes is about another position or partition.
 func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n delivery.Notes, suspect *notes.Suspect,
 	moved bool, err error,
 ) {
@@ -129,7 +129,7 @@ func (r noteReader) mayHave(ctx context.Context, key string) (bool, error) {
 		return true, nil
 	}
 	place, err := locator.Locate(ctx, feed.PartitionKey(key))
-	if errors.Is(err, feed.ErrBadRequest) { // it is none, so no lease has it
+	if errors.Is(err, feed.ErrBadRequest) { // an invalid key, so no lease has it
 		r.held.Raise(feed.OriginLeaseStore, fmt.Errorf("%w: it names the key %s: %w", feed.ErrBadLease, key, err))
 		return false, nil
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// What the engine of internal/processor/delivery knows of options, pages and changes: their numbers and keys. The
-// changes themselves stay here.
+// The engine's rules about options, pages and changes: their numbers and keys. The changes themselves stay here.
 
 // rulesOf are the options as the engine needs them.
 func rulesOf(in *instance.Instance, held *instance.Held) delivery.Rules {
@@ -42,7 +41,7 @@ func rulesOf(in *instance.Instance, held *instance.Held) delivery.Rules {
 // keyPages is how many keys of a lease are read again at once.
 const keyPages = 4
 
-// WarnOfKeys says at the start that no key can be set aside, if one may have to be.
+// WarnOfKeys warns at the start if no key can be set aside although that may become necessary.
 func WarnOfKeys(in *instance.Instance) {
 	if in.CanReadKeys() || in.Options.Concurrency == 1 && !in.Options.HasPolicy() {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// A batch is slow if it is in the handler for longer than [slowAfter] and [slowTimes] the usual time, or for half of
+// A batch is slow after a time in the handler longer than [slowAfter] and [slowTimes] the usual time, or for half of
 // HandlerTimeout.
 const (
 	slowAfter = 30 * time.Second
@@ -48,7 +48,8 @@ func (d *delegate) watchCall(b *feed.Batch, begun time.Time) (left func(how outc
 	}
 }
 
-// learnUsual adds the time of a call to the usual time. Of calls at the same time one may be lost, which is harmless.
+// learnUsual adds the time of a call to the usual time. Of calls at the same time a result may be lost, which is
+// harmless.
 func (d *delegate) learnUsual(took time.Duration) {
 	usual := d.usual.Load()
 	if usual == 0 {

@@ -9,7 +9,7 @@ import (
 
 // unconfirmed counts the batches that a handler has returned well from and not confirmed by hand. A handler may confirm
 // late, so there must be several, for a while, and no confirmation at all since the lease is ours: then the handler
-// does not know that it has to.
+// does not know about confirmations.
 type unconfirmed struct {
 	batches int
 	since   time.Time // when the first was handled

@@ -21,11 +21,11 @@ type Publisher interface {
 
 // Settings are settings that an address does not contain.
 type Settings struct {
-	// SyncEvery is how often an embedded broker syncs its files; zero means with each message.
+	// SyncEvery is how often an embedded broker syncs the files; zero means with each message.
 	SyncEvery time.Duration
 	// Listen is a loopback address at which other programs reach an embedded broker; empty means none.
 	Listen string
-	// Secret signs the requests to a webhook; empty means the one of the environment.
+	// Secret signs the requests to a webhook; empty means the secret of the environment.
 	Secret string
 	// Warn receives warnings about a broker that is accepted anyway.
 	Warn func(text string)

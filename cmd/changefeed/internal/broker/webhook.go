@@ -12,7 +12,7 @@ import (
 // Standard Webhooks.
 const SecretVariable = "CHANGEFEED_WEBHOOK_SECRET"
 
-// WebhookSecret returns the key that signs requests: the given one or, if that is empty, the one of the environment.
+// WebhookSecret returns the key that signs requests: the given key or, if that is empty, the key of the environment.
 // The key is nil if there is none.
 func WebhookSecret(given string) ([]byte, error) {
 	from, text := "the secret of the webhook", given

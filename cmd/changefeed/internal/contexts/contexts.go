@@ -29,7 +29,7 @@ type Context struct {
 	Endpoint  string    `json:"endpoint,omitempty"`  // URL of the account; empty for a store in a directory
 	Directory string    `json:"directory,omitempty"` // absolute path of the store; empty for an account
 	Database  string    `json:"database,omitempty"`  // of container names without a database
-	CA        string    `json:"ca,omitempty"`        // absolute path of the certificate of a server that made its own
+	CA        string    `json:"ca,omitempty"`        // absolute path of the certificate that a server made itself
 	Key       KeySource `json:"key,omitzero"`        // of the account
 }
 

@@ -64,7 +64,7 @@ func Read(path string) (Contexts, error) {
 	return all, nil
 }
 
-// corruptError says where a file is wrong, and what to do.
+// corruptError says where a file is wrong, and the next step.
 func corruptError(path string, text []byte, offset int64, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		offset = syntax.Offset
@@ -85,7 +85,7 @@ func withoutValue(err error) error {
 	return err
 }
 
-// Change reads a file, lets f change the contexts, and writes the file. If f fails, the file stays as it is.
+// Change reads a file, lets f change the contexts, and writes the file. If f fails, the file stays unchanged.
 func Change(ctx context.Context, path string, f func(*Contexts) error) (err error) {
 	path = behindLinks(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -145,8 +145,8 @@ func behindLinks(path string) string {
 	return path
 }
 
-// nextSuffix ends the name of the file written before it replaces the contexts. The name is always the same, so
-// that what a killed command has left, which may have keys in it, is removed by the next command.
+// nextSuffix ends the name of the new file, which then replaces the contexts. The name is always the same, so that the
+// next command removes the file of a killed command, which may contain keys.
 const nextSuffix = ".next"
 
 // replaceFile writes the contexts beside the file, and renames the new file, which only its owner can read. If the new

@@ -91,14 +91,14 @@ func readFile(ctx context.Context, path string) (string, error) {
 	return text.String(), err
 }
 
-// limited keeps what is written to it, and refuses more than a limit.
+// limited keeps written bytes up to a limit, and refuses more.
 type limited struct {
 	kept bytes.Buffer // not embedded, so that io.Copy has no way around Write
 	most int
 	over error // more was written
 }
 
-// String returns what was written.
+// String returns the written text.
 func (l *limited) String() string { return l.kept.String() }
 
 // Write implements [io.Writer].
@@ -110,7 +110,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.kept.Write(p)
 }
 
-// beginning keeps the beginning of what is written to it.
+// beginning keeps the beginning of the written text.
 type beginning struct {
 	kept bytes.Buffer
 	most int
@@ -122,7 +122,7 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// runCommand runs a command without a shell, and returns its output.
+// runCommand runs a command without a shell, and returns the output.
 func runCommand(ctx context.Context, command []string, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 // Wanted is a new context in the form of the flags of changefeed context add.
 type Wanted struct {
 	Context
-	KeyCommand  string // instead of Key.Command, in one text
+	KeyCommand  string // instead of Key.Command, as a single text
 	StoreSecret bool   // Key.Secret may be stored
 }
 

@@ -19,7 +19,7 @@ import (
 type listing struct {
 	In         string            `json:"in"`
 	Containers []items.Container `json:"containers"`
-	Error      *string           `json:"error"` // why it cannot be listed
+	Error      *string           `json:"error"` // why the place cannot be listed
 }
 
 // listContainers answers with the containers of all places. A place that cannot be listed says why, beside the others.
@@ -35,7 +35,7 @@ func (e *Explorer) listContainers(w http.ResponseWriter, r *http.Request) error 
 			whole := p.Whole
 			whole.Database, whole.Container = "", ""
 			found, err := items.List(r.Context(), o, whole)
-			if errors.Is(err, feed.ErrForbidden) && p.Whole.Container != "" { // an identity for this one alone
+			if errors.Is(err, feed.ErrForbidden) && p.Whole.Container != "" { // an identity for this container alone
 				found, err = items.List(r.Context(), o, p.Whole)
 			}
 			l.Containers = append(l.Containers, found...)
@@ -63,7 +63,7 @@ type partition struct {
 	Parents []string `json:"parents"`
 }
 
-// described is a container with its partitions.
+// described is a container with the partitions.
 type described struct {
 	items.Container
 	Unit       string      `json:"unit_container"` // the name that units know
@@ -139,7 +139,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) error {
 	return nil
 }
 
-// createContainer creates a container, with its database.
+// createContainer creates a container, and a missing database.
 func (e *Explorer) createContainer(w http.ResponseWriter, r *http.Request) error {
 	p, at, err := e.address(r)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
-// What the page does now, as text that does the same elsewhere. No text has a key: the environment has it.
+// The present view of the page as a command or program that does the same elsewhere. No text has a key: the environment
+// has the key.
 
 // A copied is a text for a language.
 type copied struct {
@@ -23,7 +24,7 @@ type copied struct {
 	Text     string `json:"text"`
 }
 
-// view describes what the page does now.
+// view describes the present view of the page.
 type view struct {
 	kind  string // query, item or feed
 	at    place.Address
@@ -94,12 +95,11 @@ func (v view) copies() []copied {
 	}
 }
 
-// isUnseen reports whether a terminal obeys a character, shows nothing of it, or shows what is beside it in another
-// order.
+// isUnseen reports whether a terminal obeys a character, hides it, or shows its neighbours in another order.
 func isUnseen(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
-// shell quotes a text for a shell, if it needs quotes. What is unseen is there by number, as bash and zsh understand
-// it, except for the ends of lines.
+// shell quotes a text for a shell, if it needs quotes. Unseen characters are escaped by number, as bash and zsh
+// understand, except for the ends of lines.
 func shell(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+,="
 	if text != "" && text[0] != '=' && strings.Trim(text, plain) == "" { // zsh looks for the program after =
@@ -153,7 +153,7 @@ func (v view) command() string {
 	return strings.Join(words, " ")
 }
 
-// verb is the command that does what the page does.
+// verb is the command for the present view.
 func (v view) verb() string {
 	switch v.kind {
 	case "item":
@@ -191,7 +191,8 @@ func (v view) curl() string {
 	return strings.Join(lines, " \\\n  ")
 }
 
-// quoted is a text as a literal, which is the same in Go, C#, JavaScript and Python. What is unseen is there by number.
+// quoted is a text as a literal, which is the same in Go, C#, JavaScript and Python. Unseen characters are escaped by
+// number.
 func quoted(text string) string {
 	literal, err := json.Marshal(text)
 	if err != nil {

@@ -27,13 +27,13 @@ const (
 
 // A row is a row of a query. A whole document has ID, Key and ETag.
 type row struct {
-	Text  string `json:"text"` // JSON, or its beginning
+	Text  string `json:"text"` // JSON, or the beginning of JSON
 	Cut   bool   `json:"cut"`
 	Bytes int    `json:"bytes"`
 	ID    string `json:"id,omitempty"`
 	Key   string `json:"key,omitempty"` // JSON
 	ETag  string `json:"etag,omitempty"`
-	At    string `json:"at,omitempty"` // seconds since 1970 of its last write
+	At    string `json:"at,omitempty"` // seconds since 1970 of the last write
 }
 
 // A page is a page of rows.
@@ -42,10 +42,10 @@ type page struct {
 	Next    string   `json:"next"` // empty after the last page
 	Charge  *float64 `json:"charge"`
 	Seconds float64  `json:"seconds"`
-	Plan    *string  `json:"plan"` // of the first page, if it was asked for
+	Plan    *string  `json:"plan"` // of the first page, on request
 }
 
-// query answers with a page of a query. It ends with the request.
+// query answers with a page of a query. The query ends with the request.
 func (e *Explorer) query(w http.ResponseWriter, r *http.Request) error {
 	q, cut, err := queryOf(r)
 	if err != nil {
@@ -73,7 +73,7 @@ func (e *Explorer) query(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// queryOf reads the query of a request. Its parameters are name=JSON, or name=text.
+// queryOf reads the query of a request. The parameters are name=JSON, or name=text.
 func queryOf(r *http.Request) (q items.Query, cut int, err error) {
 	q.Text = strings.TrimSpace(r.FormValue("sql"))
 	if q.Text == "" {
@@ -122,7 +122,7 @@ func keyOf(r *http.Request) (feed.PartitionKey, error) {
 	return key.Value, nil
 }
 
-// rowOf is a row as it is shown.
+// rowOf is the shown form of a row.
 func rowOf(t *items.Target, text json.RawMessage, cut int) row {
 	shown := items.WithoutSystem(text)
 	r := row{Bytes: len(text)}
@@ -137,7 +137,7 @@ func rowOf(t *items.Target, text json.RawMessage, cut int) row {
 	return r
 }
 
-// cutText is a text, or its beginning of a number of bytes at most.
+// cutText is a text, cut after a number of bytes.
 func cutText(text []byte, most int) (string, bool) {
 	if len(text) <= most {
 		return string(text), false
@@ -145,9 +145,9 @@ func cutText(text []byte, most int) (string, bool) {
 	return strings.ToValidUTF8(string(text[:most]), ""), true
 }
 
-// A document is one document as it is edited.
+// A document is the edited form of a document.
 type document struct {
-	Text   string   `json:"document"` // JSON without its system properties
+	Text   string   `json:"document"` // JSON without system properties
 	ID     string   `json:"id"`
 	Key    string   `json:"key"`
 	ETag   string   `json:"etag"`
@@ -155,7 +155,7 @@ type document struct {
 	Charge *float64 `json:"charge"` // request units of a write; null if unknown, and for a read
 }
 
-// documentOf is a stored document as it is edited.
+// documentOf is the edited form of a stored document.
 func documentOf(d items.Document, stored json.RawMessage) document {
 	return document{
 		Text: string(items.WithoutSystem(stored)), ID: d.ID, Key: string(d.Key),
@@ -196,11 +196,11 @@ func (e *Explorer) getItem(w http.ResponseWriter, r *http.Request) error {
 // maxDocument is how long a document may be, in bytes. Accounts take 2 MB.
 const maxDocument = 4 << 20
 
-// maxLines is how long a document may be with the space between its parts, which is not stored: the page breaks it into
+// maxLines is the largest length of a document with white space, which is not stored: the page breaks a document into
 // lines.
 const maxLines = 4 * maxDocument
 
-// readDocument reads the one document of a request, without the space between its parts.
+// readDocument reads the single document of a request, without white space.
 func readDocument(w http.ResponseWriter, r *http.Request) (json.RawMessage, error) {
 	all, err := items.Read(http.MaxBytesReader(w, r.Body, maxLines))
 	switch _, tooLarge := errors.AsType[*http.MaxBytesError](err); {
@@ -261,7 +261,7 @@ func (e *Explorer) replaceItem(w http.ResponseWriter, r *http.Request) error {
 	return e.write(w, r, t, d, body, items.Write{IfMatch: etag})
 }
 
-// write writes a document, and answers with it as it is stored now.
+// write writes a document, and answers with the stored document.
 func (e *Explorer) write(w http.ResponseWriter, r *http.Request, t *items.Target, d items.Document,
 	body json.RawMessage, how items.Write,
 ) error {
@@ -299,7 +299,7 @@ func (e *Explorer) deleteItem(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// changedError is why a document was not written: somebody else has written it meanwhile.
+// changedError is why a document was not written: somebody else has written the document meanwhile.
 type changedError struct {
 	error
 	current, etag string

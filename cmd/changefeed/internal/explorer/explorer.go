@@ -1,9 +1,9 @@
-// Package explorer shows the documents of stores and accounts to a person, and changes them: it is the part of the
-// dashboard below /store/. The store that a server has open is an account too, see package place, so there is one way
-// to all of them.
+// Package explorer is the part of the dashboard below /store/, which shows the documents of stores and accounts to a
+// person, and changes them. The store that a server has open is an account too, see package place, so there is a single
+// way to all of them.
 //
-// Reads are GET. The dashboard lets others through only if whoever looks may write. What is answered is bounded: lists
-// come in pages, long documents are cut there, and a feed waits for its viewer.
+// Reads are GET. The dashboard lets others through only for a user who may write. Answers are bounded: lists come in
+// pages, long documents are cut there, and a feed waits for the viewer.
 package explorer
 
 import (
@@ -30,7 +30,7 @@ import (
 // An Explorer is an [http.Handler] that shows stores and accounts. The zero value is not ready for use; see [New].
 type Explorer struct {
 	handler http.Handler
-	feeds   chan struct{} // holds one for each feed that somebody looks at
+	feeds   chan struct{} // holds a token for each feed that somebody looks at
 
 	mu     sync.Mutex // guards the rest
 	places []*shown
@@ -101,7 +101,7 @@ func OfStore(db *docstore.DB, dir string, account func() string) Place {
 	return Place{Name: name, Opener: opener, Whole: whole, Account: account}
 }
 
-// Show shows a place until hide is called. A place of the same name is shown once, as long as one of them is.
+// Show shows a place until hide is called. Places of the same name are shown once, until the last of them is hidden.
 func (e *Explorer) Show(p Place) (hide func()) {
 	p.Opener.AtOnce = true // the page tells that an account is throttled
 	made := &shown{Place: p, opening: make(chan struct{}, 1)}
@@ -130,7 +130,7 @@ func (e *Explorer) all() (all []*shown) {
 // errNothing is why nothing can be looked into.
 var errNothing = usage.Missing{Err: errors.New("this process has no store or account open that could be shown")}
 
-// find returns the place that a request names: the first one if it names none.
+// find returns the place that a request names, by default the first place.
 func (e *Explorer) find(r *http.Request) (*shown, error) {
 	name, all := r.FormValue("in"), e.all()
 	if len(all) == 0 {
@@ -162,7 +162,7 @@ func (e *Explorer) address(r *http.Request) (*shown, place.Address, error) {
 	return p, at, nil
 }
 
-// use calls f with the opener of a place, of which there is one user at a time.
+// use calls f with the opener of a place, which has a single user at a time.
 func (p *shown) use(ctx context.Context, f func(o *place.Opener) error) error {
 	select {
 	case p.opening <- struct{}{}:

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A change is a change of a feed as it is shown. Numbers that a browser could round are texts.
+// A change is the shown form of a change of a feed. Numbers that a browser could round are texts.
 type change struct {
 	LSN      string `json:"lsn"`
 	Time     string `json:"time"`
@@ -24,14 +24,14 @@ type change struct {
 	ID       string `json:"id"`
 	Key      string `json:"key"`
 	Document string `json:"document"` // empty for a delete
-	Previous string `json:"previous"` // empty if the feed does not have it
+	Previous string `json:"previous"` // empty if missing in the feed
 	Cut      bool   `json:"cut"`
 }
 
 // maxFed is how much of a document is shown of a change, in bytes.
 const maxFed = 64 << 10
 
-// changeOf is a change as it is shown.
+// changeOf is the shown form of a change.
 func changeOf(c *feed.Change) change {
 	shown := change{
 		LSN: strconv.FormatInt(c.LSN, 10), Time: c.Time.UTC().Format(time.RFC3339), Op: c.Op.String(),
@@ -48,8 +48,8 @@ func changeOf(c *feed.Change) change {
 // errBusy is why a feed is refused.
 var errBusy = errors.New("more than " + strconv.Itoa(mostFeeds) + " feeds are shown already: close one")
 
-// follow answers with a feed as server-sent events, until the viewer goes. It reads no more of the feed before the
-// viewer has taken what was read.
+// follow answers with a feed as server-sent events, until the viewer goes. follow reads no more of the feed before the
+// viewer has taken the last page.
 func (e *Explorer) follow(w http.ResponseWriter, r *http.Request) error {
 	var mode arg.Mode
 	if err := mode.Set(orElse(r.FormValue("mode"), "latest")); err != nil {
@@ -83,7 +83,7 @@ func (e *Explorer) follow(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	// A browser that connects again says the time of the last change that it has: those of its second come again.
+	// A browser that connects again names the time of its last change: the changes of that second come again.
 	at := from.Value
 	if last, err := strconv.ParseInt(r.Header.Get("Last-Event-ID"), 10, 64); err == nil && !mode.IsAll() {
 		at = feed.FromTime(time.Unix(last, 0))
@@ -101,7 +101,7 @@ func (e *Explorer) follow(w http.ResponseWriter, r *http.Request) error {
 	return to.copyFeed(r.Context(), to.noticing(source, len(parts)), at, o)
 }
 
-// orElse is a text, or another one if it is empty.
+// orElse is a text, or another text in place of an empty text.
 func orElse(text, other string) string {
 	if text == "" {
 		return other
@@ -123,7 +123,7 @@ func (s *stream) send(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.w, format, args...)
 }
 
-// flush sends what was written.
+// flush sends the written bytes.
 func (s *stream) flush() error { return s.at.Flush() }
 
 // begin tells the viewer that there is a feed. Before that, an error can still be the answer.
@@ -135,8 +135,8 @@ func (s *stream) begin() {
 	}
 }
 
-// beginning is a source that notices when each of its partitions was read. Then what is written from now on is in the
-// feed from now on, and the viewer may know that.
+// beginning is a source that notices the first read of each partition. From then on all new writes are in the feed, and
+// the viewer may know that.
 type beginning struct {
 	feed.Source
 	to   *stream

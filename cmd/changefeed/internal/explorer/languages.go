@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Programs that do what the page does, each with the SDK of Azure Cosmos DB for its language; the feed in Go with this
+// Programs for the present view, each with the SDK of Azure Cosmos DB for the language; the feed in Go with this
 // module. Endpoint and key are in the environment.
 
 // isText reports whether a value of JSON is a text, which is a literal in each language.

@@ -35,11 +35,12 @@ type imported struct {
 	Refused int       `json:"refused"`
 	First   []refused `json:"first_refused"`
 	Charge  float64   `json:"charge"`
-	Error   *string   `json:"error"` // why the input was not read to its end
+	Error   *string   `json:"error"` // why the input was not read to the end
 }
 
-// importItems writes the documents of the body, one a line or an array, and replaces those that exist. The body is read
-// as fast as documents are written, so the memory is that of some documents. The dashboard bounds its pauses.
+// importItems writes the documents of the body, a document a line or an array, and replaces existing documents. The
+// body is read as fast as documents are written, so only some documents are in memory. The dashboard bounds the pauses
+// of the body.
 func (e *Explorer) importItems(w http.ResponseWriter, r *http.Request) error {
 	t, err := e.open(r)
 	if err != nil {
@@ -58,14 +59,14 @@ func (e *Explorer) importItems(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// numbered is a document with its place in the input.
+// numbered is a document with the place in the input.
 type numbered struct {
 	line int
 	text json.RawMessage
 	err  error // of a line that is no document
 }
 
-// loader writes documents. Those of one id are written in their order, each of them by one goroutine.
+// loader writes documents. A single goroutine writes all documents of an id, in their order.
 type loader struct {
 	target *items.Target
 
@@ -142,7 +143,7 @@ func (l *loader) refuse(line int, err error) {
 	}
 }
 
-// documentsOf reads documents, one a line or an array.
+// documentsOf reads documents, a document a line or an array.
 func documentsOf(r io.Reader) func() (numbered, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	line := 1
@@ -170,7 +171,7 @@ func documentsOf(r io.Reader) func() (numbered, error) {
 // errLong is why a document is refused.
 var errLong = fmt.Errorf("the document has more than %d MB", maxDocument>>20)
 
-// readLine reads the next line that is not blank. A line that is too long is read to its end, and refused.
+// readLine reads the next line that is not blank. A line that is too long is read to the end, and refused.
 func readLine(in *bufio.Reader, line *int) (n numbered, err error) {
 	for {
 		var text []byte
@@ -202,7 +203,7 @@ func readLine(in *bufio.Reader, line *int) (n numbered, err error) {
 	}
 }
 
-// checkObject refuses what is no JSON object.
+// checkObject refuses texts that are no JSON objects.
 func checkObject(text []byte) error {
 	all, err := items.Read(bytes.NewReader(text))
 	switch {
@@ -214,7 +215,7 @@ func checkObject(text []byte) error {
 	return nil
 }
 
-// elementsOf reads the documents of an array. After what is no JSON there is no next document.
+// elementsOf reads the documents of an array. After invalid JSON there is no next document.
 func elementsOf(in *bufio.Reader) func() (numbered, error) {
 	bounded := &boundedReader{in, maxDocument}
 	d := json.NewDecoder(bounded)
@@ -257,7 +258,7 @@ func endOf(in io.Reader) error {
 	}
 }
 
-// boundedReader reads no more than some bytes for a document, because a decoder keeps it in memory.
+// boundedReader reads no more than some bytes for a document, because a decoder keeps the document in memory.
 type boundedReader struct {
 	in   io.Reader
 	left int

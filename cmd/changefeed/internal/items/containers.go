@@ -37,7 +37,7 @@ func (Container) ReportedAs() string { return "container" }
 // Kind describes the rows of containers.
 var Kind = report.Kind{Name: "container", About: "A container, by changefeed containers.", Of: Container{}}
 
-// An account is what requests are sent to.
+// An account is the target of requests.
 type account struct {
 	*place.Account
 	throughput map[string]int // by resource id of the container; nil if the offers cannot be read
@@ -59,7 +59,8 @@ type properties struct {
 // containerMembers are members that each container has.
 var containerMembers = []string{"id", "_rid", "partitionKey"}
 
-// List describes the containers at an address: all of a store or an account, those of a database, or a single one.
+// List describes the containers at an address: all containers of a store, an account or a database, or a single
+// container.
 func List(ctx context.Context, o *place.Opener, at place.Address) ([]Container, error) {
 	opened, err := o.Account(ctx, at)
 	if err != nil {
@@ -99,7 +100,7 @@ func List(ctx context.Context, o *place.Opener, at place.Address) ([]Container, 
 	return all, nil
 }
 
-// readThroughput reads the throughput of all containers. Some identities may not read it.
+// readThroughput reads the throughput of all containers. Some identities may not read the throughput.
 func (a *account) readThroughput(ctx context.Context) {
 	offers, err := a.List(ctx, "Offers", "offers")
 	if err != nil {
@@ -128,7 +129,7 @@ func (a *account) readThroughput(ctx context.Context) {
 
 // describeOne describes a single container.
 func (a account) describeOne(ctx context.Context, o *place.Opener, at place.Address) (Container, error) {
-	// Open says which names exist if this one does not.
+	// For a missing container, Open lists the existing names.
 	if _, err := o.Open(ctx, at); err != nil {
 		return Container{}, err
 	}
@@ -141,7 +142,7 @@ func (a account) describeOne(ctx context.Context, o *place.Opener, at place.Addr
 	return a.describe(ctx, at.Database, reply.Body)
 }
 
-// describe describes a container from its resource. What cannot be read is unknown.
+// describe describes a container from its resource. Unreadable values are unknown.
 func (a account) describe(ctx context.Context, database string, text []byte) (c Container, err error) {
 	var p properties
 	if err := json.Unmarshal(text, &p); err != nil {
@@ -226,11 +227,11 @@ func (c Container) Contents() string {
 	return terminal.Count(*c.Documents, "document")
 }
 
-// ErrReplaced means that a container is another one than the one that was described.
+// ErrReplaced means that a container is not the described container any more.
 var ErrReplaced = errors.New("the container was dropped meanwhile, and another one has its name: nothing was deleted")
 
-// Drop deletes a container with its documents, unless it is another container than the described one. A container that
-// is replaced between the comparison and the deletion is deleted, because the service deletes by name.
+// Drop deletes a container with all documents, unless it is another container than the described container. A container
+// that is replaced between the comparison and the deletion is deleted, because the service deletes by name.
 func Drop(ctx context.Context, o *place.Opener, at place.Address, described Container) error {
 	a, err := o.Account(ctx, at)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package items works on the containers and documents of an account for a person: the package lists, creates and drops
 // containers, and gets, puts, deletes and queries documents. The store in a directory and changefeed serve are accounts
-// too, see package place, so there is one way to all of them.
+// too, see package place, so there is a single way to all of them.
 package items
 
 import (
@@ -72,7 +72,7 @@ func (t *Target) FullKey(given feed.PartitionKey, id string) (feed.PartitionKey,
 	return given, t.checkKey(given)
 }
 
-// checkKey refuses a key that has not one value for each path.
+// checkKey refuses a key without exactly a value for each path.
 func (t *Target) checkKey(key feed.PartitionKey) error {
 	parsed, err := pkey.Parse(string(key))
 	if err != nil {
@@ -97,7 +97,7 @@ func CheckPrefix(c *place.Container, key feed.PartitionKey) error {
 	return nil
 }
 
-// theValues says what belongs to the paths of a partition key.
+// theValues describes the values for the paths of a partition key.
 func theValues(paths []string) string {
 	if len(paths) == 1 {
 		return "its value"
@@ -143,7 +143,7 @@ func (t *Target) explain(d Document, ifMatch string, err error) error {
 	case http.StatusNotFound:
 		return usage.Missing{Err: fmt.Errorf("there is no %v in container %q: want another ID or --key", d, t.Name())}
 	case http.StatusUnauthorized:
-		// The key is right, because the container was opened with it.
+		// The key is right, because the container was opened with this key.
 		if strings.ContainsAny(d.ID, `%/\#`) || strings.HasSuffix(d.ID, " ") {
 			return fmt.Errorf("ID is %q: an account finds no document by an id that has one of %% / \\ # or ends in a "+
 				"blank: want changefeed query with WHERE c.id = @id", d.ID)
@@ -181,7 +181,7 @@ func (t *Target) Find(ctx context.Context, d Document, ifMatch string) (etag str
 		return "", err
 	}
 	etag = rawjson.Text(rawjson.Lookup(document, "_etag"))
-	// As an account does, Find takes an etag without its quotes, and a star for any.
+	// As an account does, Find takes an etag without quotes, and a star for any etag.
 	if ifMatch != "" && ifMatch != "*" && strings.Trim(ifMatch, `"`) != strings.Trim(etag, `"`) {
 		return etag, fmt.Errorf("--if-match is %s: %v %w: want its present _etag, which changefeed get shows", ifMatch, d,
 			ErrOtherETag)
@@ -189,10 +189,10 @@ func (t *Target) Find(ctx context.Context, d Document, ifMatch string) (etag str
 	return etag, nil
 }
 
-// meanwhileError means that somebody has changed a document between the look at it and its deletion.
+// meanwhileError means that somebody has changed a document between the read and the deletion.
 type meanwhileError struct{ Document }
 
-// Error says what to do.
+// Error names the next step.
 func (e meanwhileError) Error() string {
 	return e.Document.String() + " was changed meanwhile, so nothing was deleted: want another look at it first"
 }
@@ -200,7 +200,7 @@ func (e meanwhileError) Error() string {
 // Is matches [ErrOtherETag].
 func (meanwhileError) Is(target error) bool { return target == ErrOtherETag }
 
-// Delete deletes a document if it still has the etag that Find has returned. The charge is nil if it is unknown.
+// Delete deletes a document with the etag that Find has returned. The charge is nil if unknown.
 func (t *Target) Delete(ctx context.Context, d Document, etag string) (charge *float64, err error) {
 	reply, err := t.send(ctx, http.MethodDelete, d, etag)
 	if errors.Is(err, ErrOtherETag) {

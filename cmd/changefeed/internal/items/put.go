@@ -23,7 +23,7 @@ const (
 	maxInput     = 16 << 20 // bytes
 )
 
-// Read reads JSON documents: one or more objects, or one array of objects. The error says where the text is wrong.
+// Read reads JSON documents: objects in a sequence, or an array of objects. The error says where the text is wrong.
 func Read(r io.Reader) ([]json.RawMessage, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
 	switch {

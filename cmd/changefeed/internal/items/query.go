@@ -49,7 +49,7 @@ func ParseParameter(text string) (Parameter, error) {
 	return p, nil
 }
 
-// A Bill says what a query has cost.
+// A Bill is the cost of a query.
 type Bill struct {
 	Rows    int
 	Pages   int
@@ -125,8 +125,7 @@ var (
 	parameter  = regexp.MustCompile(`@[A-Za-z_][A-Za-z0-9_]*`)
 )
 
-// checkParameters refuses a query with a parameter that has no value: it would be undefined, and the query would find
-// nothing.
+// checkParameters refuses a query with a parameter that has no value: an undefined parameter would find nothing.
 func (q Query) checkParameters() error {
 	for _, name := range parameter.FindAllString(quotedText.ReplaceAllString(q.Text, "''"), -1) {
 		if !slices.ContainsFunc(q.Parameters, func(p Parameter) bool { return p.Name == name }) {
@@ -195,7 +194,7 @@ func asUsage(err error) error {
 	return err
 }
 
-// perPartition begins the part of a plan that says what each partition would get.
+// perPartition begins the part of a plan with the query for each partition.
 const perPartition = "for each partition"
 
 // crossing returns the error for a query that the account does not run over several partitions.
@@ -210,7 +209,7 @@ func crossing(plan json.RawMessage, partitions int) error {
 		"changefeed serve --lenient, which run it whole", partitions, construct)}
 }
 
-// planHeaders ask for the plan of a query instead of its rows, with all that a client could do itself.
+// planHeaders ask for the plan of a query instead of the rows, with all abilities of a client.
 var planHeaders = map[string]string{
 	"X-Ms-Cosmos-Is-Query-Plan-Request": "True",
 	"X-Ms-Cosmos-Query-Version":         "1.4",
@@ -287,10 +286,10 @@ func describePlan(plan json.RawMessage) (words []string) {
 	return words
 }
 
-// systemMembers are what an account adds to a document.
+// systemMembers are the members that an account adds to a document.
 var systemMembers = []string{"_rid", "_self", "_etag", "_attachments", "_ts"}
 
-// WithoutSystem returns a whole document without its system properties, and any other row as it is.
+// WithoutSystem returns a whole document without system properties, and any other row unchanged.
 func WithoutSystem(row json.RawMessage) json.RawMessage {
 	for _, name := range systemMembers {
 		if rawjson.Lookup(row, name) == nil {

@@ -1,6 +1,6 @@
-// Package manual writes what a command says about itself: as help for a terminal, and as a page for man(1). Both have
-// the same parts in the same order: what the command does, how to call the command, examples, a description, and the
-// flags in groups.
+// Package manual writes the help of a command: as help for a terminal, and as a page for man(1). Both have the same
+// parts in the same order: what the command does, how to call the command, examples, a description, and the flags in
+// groups.
 package manual
 
 import (
@@ -31,7 +31,7 @@ type Section struct {
 	Rows  []Row
 }
 
-// A Row is a line of a list: a command or a flag, and what it does.
+// A Row is a line of a list: a command or a flag, and a description.
 type Row struct{ Term, About string }
 
 // The titles of the groups of flags, in their order.
@@ -117,7 +117,7 @@ var placeholders = map[string]string{
 	"int": "N", "int64": "N", "uint": "N", "float64": "N", "string": "TEXT", "directory": "DIR",
 }
 
-// Placeholder returns what stands for the value of a flag in the help, empty if the flag needs no value, and the
+// Placeholder returns the word for the value of a flag in the help, empty if the flag needs no value, and the
 // description of the flag. The word in backticks in the description of the flag or else the type is the placeholder.
 func Placeholder(f *pflag.Flag) (placeholder, about string) {
 	if stated := f.Annotations[placeholderNote]; len(stated) > 0 {

@@ -19,21 +19,21 @@ import (
 
 // The target of a unit
 //
-// The leases of a unit say what is copied already, so they are true of a single target. If they served for another one,
-// or for one that was dropped and made anew, the copy would go on where it was, and what was copied before would be
-// missing. So the record of the unit's creation names the target. It also has what the copy does to documents, because
-// another transform would leave what was copied before as the first one has made it.
+// The leases of a unit record which items are copied already, so they are true of a single target. With another target,
+// or a target that was dropped and made anew, the copy would go on at the old position, and the items copied before
+// would be missing. So the record of the unit's creation names the target. It also has what the copy does to documents,
+// because another transform would leave what was copied before as the first one has made it.
 
 const (
-	// targetProperty is the name of the property of the unit's record. Its value is the target's resource id, which is
-	// another one when the container is made anew.
+	// targetProperty is the name of the property of the unit's record. The value is the target's resource id, which
+	// changes when the container is made anew.
 	targetProperty = "changefeed.copyTarget"
 
 	// shapeProperty is the name of the property with the shape.
 	shapeProperty = "changefeed.copyShape"
 )
 
-// shape is what a copy does to documents. A program is known by its command, because its file may be at another place,
+// shape is how a copy changes documents. A program is known by its command, because the file may be at another place,
 // or another build, on each machine.
 type shape struct {
 	TTL         string   `json:"ttl"`
@@ -41,11 +41,11 @@ type shape struct {
 	Transform   []string `json:"transform,omitempty"`
 }
 
-// shapeOf returns what the copy of a pair does to documents.
+// shapeOf returns how the copy of a pair changes documents.
 func shapeOf(p *Pair) shape { return shape{p.TTL, p.DeletedWhen, p.Transform} }
 
-// differsFrom returns the flag that differs from an earlier shape, its value, and what it was; field is empty if none
-// does.
+// differsFrom returns the flag that differs from an earlier shape, with the new and the old value; field is empty if
+// none does.
 func (s shape) differsFrom(had shape) (field, is, was string) {
 	switch {
 	case s.TTL != had.TTL:
@@ -156,7 +156,7 @@ func refuse(s shape, text, name string, commands unit.Commands) error {
 		commands.Complete("changefeed leases delete"))}
 }
 
-// unitNames returns the names of the units: the second one follows the deletes.
+// unitNames returns the names of the units: the second unit follows the deletes.
 func (c *Copy) unitNames(opened *containers) []string {
 	names := []string{c.unitName(opened)}
 	if opened.seesDeletes() {

@@ -19,19 +19,19 @@ import (
 
 // How two containers are compared
 //
-// The target is read first, then the source. Of each document a record is written into one of many files, which its
-// place in the target chooses: the place, a print of the content, and the item of the source. So the records of a place
-// are in one file, and a file fits into memory, however many documents there are. Records that differ are candidates:
-// somebody may have written meanwhile. Each is looked at again, until both sides agree or have agreed a moment before,
-// or until the source has not changed for the patience and the target still differs.
+// The target is read first, then the source. A record of each document is written into one of many files, chosen by the
+// place in the target: the place, a print of the content, and the item of the source. So the records of a place are in
+// one file, and a file fits into memory, however many documents there are. Records that differ are candidates: somebody
+// may have written meanwhile. Each is looked at again, until both sides agree or have agreed a moment before, or until
+// the source has not changed for the patience and the target still differs.
 
-// A Compare compares a container with its copy.
+// A Compare compares a container with a copy.
 type Compare struct {
 	Pair
 
 	Most     int           // differences that are listed
 	Patience time.Duration // for which an item must differ, unchanged
-	Repair   bool          // bring what differs up to date
+	Repair   bool          // copy differing items anew
 
 	Report  *report.Report
 	Retries *place.Patience
@@ -172,8 +172,8 @@ func (w *comparison) readTarget(ctx context.Context, files *records) error {
 	})
 }
 
-// recordIn returns the record of a document of the target. A ttl counts by its end, but one that ends nothing, as -1,
-// is content.
+// recordIn returns the record of a document of the target. A ttl counts by the time of its end, but a ttl without an
+// end, such as -1, is content.
 func (w *comparison) recordIn(d document, key feed.PartitionKey, id string) record {
 	r := record{Key: key, ID: id}
 	if w.mapper.remaining {
@@ -288,7 +288,7 @@ type both struct {
 	source []record // of several items in a conflict
 }
 
-// addRecord adds a record to its place. A later record of an item replaces an earlier one.
+// addRecord adds a record to its place. A later record of an item replaces an earlier record.
 func addRecord(places map[spot]*both, r record) {
 	at := spot{r.Key, r.ID}
 	b := places[at]
@@ -318,7 +318,7 @@ func (b *both) isSame() bool {
 	return s.Print == t.Print && (!hasLife || sameLife(time.Unix(s.Expires, 0), time.Unix(t.Expires, 0)))
 }
 
-// sum adds a place to the sums of its range. A document counts with its place and its content.
+// sum adds a place to the sums of the range. A document counts with its place and content.
 func (w *comparison) sum(ctx context.Context, at spot, b *both) error {
 	epk, err := w.target.Concrete().(feed.Locator).Locate(ctx, at.key)
 	if err != nil {

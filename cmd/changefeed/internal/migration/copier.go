@@ -34,7 +34,7 @@ type subject struct {
 	key feed.PartitionKey
 	id  string
 
-	seen     document // a version that the target may have, or that the change has; its places are looked at too
+	seen     document // a version that the target or the change may have; the places of this version are read too
 	session  string   // of the read of the change
 	isLost   bool     // the version before is unknown, so other places of the item must be looked for
 	spots    []spot   // where the target has documents of the item
@@ -143,7 +143,7 @@ func (c *copier) placesOf(ctx context.Context, subjects []*subject) ([][]spot, e
 	return places, nil
 }
 
-// A look is an item with what both sides have of it. The target was read first.
+// A look is an item with the documents of both sides. The target was read first.
 type look struct {
 	*subject
 
@@ -153,8 +153,8 @@ type look struct {
 	wants []wanted
 }
 
-// look reads the places of subjects in the target, and then the subjects in the source. If an item is to have a place
-// that was not read, it is looked at again.
+// look reads the places of subjects in the target, and then the subjects in the source. An item with a new place that
+// was not read is read again.
 func (c *copier) look(ctx context.Context, subjects []*subject, places [][]spot) (done []*look, err error) {
 	open := make([]*look, len(subjects))
 	for i, s := range subjects {
@@ -221,7 +221,7 @@ func (c *copier) readBoth(ctx context.Context, looks []*look) error {
 	return err
 }
 
-// writeLooks writes what the source has, and returns the subjects whose places were written meanwhile.
+// writeLooks writes the versions of the source, and returns the subjects whose places were written meanwhile.
 func (c *copier) writeLooks(ctx context.Context, looks []*look) (again []*subject, err error) {
 	var mu sync.Mutex
 	err = c.each(ctx, len(looks), func(i int) error {
@@ -289,7 +289,7 @@ func (c *copier) writeLook(ctx context.Context, l *look) error {
 			case err != nil:
 				return err
 			case other != nil && w.Op == feed.WriteDelete:
-				continue // it is the place of another item now
+				continue // now the place of another item
 			case other != nil:
 				return &collision{at, l.subject, other}
 			}
@@ -310,7 +310,7 @@ func (c *copier) writeLook(ctx context.Context, l *look) error {
 	return nil
 }
 
-// reasonOf returns the reason of a refused write, which has one operation.
+// reasonOf returns the reason of a refused write with a single operation.
 func reasonOf(err error) error {
 	if w, ok := errors.AsType[*feed.WriteError](err); ok {
 		return w.Err

@@ -17,7 +17,7 @@ import (
 // 9007199254740992.
 type print [16]byte
 
-// fingerprint returns the print of a document without its system properties, and without its ttl if that is adjusted.
+// fingerprint returns the print of a document without system properties, and without an adjusted ttl.
 func fingerprint(body []byte, withoutTTL bool) (p print) {
 	text := make([]byte, 0, len(body))
 	text = append(text, '{')
@@ -80,7 +80,7 @@ func appendText(dst, text []byte) []byte {
 
 const maxPlain = 20 // digits of an integer that was written with a point or an exponent
 
-// appendNumber appends a number by its value, with all its digits.
+// appendNumber appends a number by its value, with all digits.
 func appendNumber(dst []byte, text string) []byte {
 	if !strings.ContainsAny(text, ".eE") && text != "-0" {
 		return append(dst, text...) // JSON has no other form of an integer

@@ -20,7 +20,7 @@ type handler struct {
 	checksAfter bool          // deletes are followed, so a created item may be deleted already
 	parks       bool          // items that can never be copied go to the dead letters
 	fail        func(error)   // ends the copy; without dead letters
-	warn        func(string)  // says what cannot be followed
+	warn        func(string)  // names changes that cannot be followed
 	replaces    sync.Map      // leases whose last batch had mostly items that the target had
 	warned      sync.Once     // of unplaced
 	done        *atomic.Int64 // changes that were handled
@@ -128,7 +128,7 @@ func (h *handler) outcome(b *feed.Batch, subjects []*subject, of []int) error {
 
 const maxGroupBytes = 1 << 20 // of a transaction; stores accept 2 MB, including what they add
 
-// A group is a transaction of new items of one partition key of the target.
+// A group is a transaction of new items of a partition key of the target.
 type group struct {
 	key      feed.PartitionKey
 	subjects []*subject
@@ -197,7 +197,7 @@ func (h *handler) dropUnchanged(ctx context.Context, g *group) error {
 	return nil
 }
 
-// groupsOf groups the subjects that become one document by the keys of the target. The others are added to rest.
+// groupsOf groups the subjects that become a single document by the keys of the target. The others are added to rest.
 func groupsOf(subjects []*subject, maps []mapped, rest *[]*subject) (groups []*group) {
 	open := map[feed.PartitionKey]*group{}
 	for i, s := range subjects {

@@ -31,8 +31,8 @@ type wanted struct {
 	expires time.Time // zero if the document's own ttl does not count
 }
 
-// A mapper says which documents of the target an item of the source becomes. The zero value of its optional fields
-// keeps documents as they are.
+// A mapper says which documents of the target an item of the source becomes. The zero values of the optional fields
+// keep documents unchanged.
 type mapper struct {
 	paths     []pkey.Path // of the target
 	deleted   []string    // path of the property of a soft delete
@@ -40,14 +40,14 @@ type mapper struct {
 	transform *transform
 }
 
-// A mapped item has the documents that it becomes, or the reason why it cannot become any.
+// A mapped item has the documents for the target, or the reason why there is none.
 type mapped struct {
 	documents []wanted
 	err       error
 }
 
-// apply maps versions of items. asPlaces maps a version that is only needed for its places: a soft delete and the end
-// of a life do not count. The error is one that concerns no single item.
+// apply maps versions of items. asPlaces maps a version that is only needed for the places: a soft delete and the end
+// of a life do not count. The error concerns no single item.
 func (m *mapper) apply(ctx context.Context, versions []document, asPlaces bool) ([]mapped, error) {
 	all := make([]mapped, len(versions))
 	bodies := make([][]byte, 0, len(versions))
@@ -109,7 +109,7 @@ func (m *mapper) place(v document, bodies [][]byte, asPlaces bool) (out mapped) 
 	return out
 }
 
-// placeOne finds the place of a document. isOver means that its life is over.
+// placeOne finds the place of a document. isOver means that the document's life is over.
 func (m *mapper) placeOne(v document, body []byte, asPlaces bool) (w wanted, isOver bool, err error) {
 	id := rawjson.Lookup(body, "id")
 	if w.id = rawjson.Text(id); w.id == "" {
@@ -127,7 +127,7 @@ func (m *mapper) placeOne(v document, body []byte, asPlaces bool) (w wanted, isO
 }
 
 // withRemaining returns a document with the rest of its life as ttl, which counts from the write in the target, and the
-// time of its end. A document without a positive ttl of its own stays as it is.
+// time of the end. A document without a positive ttl stays unchanged.
 func withRemaining(body []byte, written time.Time) ([]byte, time.Time) {
 	s := rawjson.Scan(body, 0)
 	var at rawjson.Span
@@ -149,7 +149,7 @@ func withRemaining(body []byte, written time.Time) ([]byte, time.Time) {
 	return append(changed, body[at.To:]...), expires
 }
 
-// lifeOf returns when a document of the target expires by its own ttl; zero if it does not.
+// lifeOf returns when a document of the target expires by its own ttl; zero without an expiry.
 func lifeOf(d document) time.Time {
 	life, err := strconv.ParseInt(string(rawjson.Lookup(d.body, "ttl")), 10, 32)
 	if err != nil || life <= 0 {

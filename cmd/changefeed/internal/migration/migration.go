@@ -6,12 +6,12 @@
 //
 //  1. reads the item's places in the target, with their etags,
 //  2. then reads the item in the source, as it is now,
-//  3. writes what the source has, under the etags of step 1. If a place has changed since, it begins again.
+//  3. writes the version of the source, under the etags of step 1. If a place has changed since, the copy begins again.
 //
-// The target was read before the source, so what is written is never older than what it replaces. So a change may come
-// again, come late, or come to two instances at once, and no newer version is overwritten. Nothing is added to the
-// documents of the target for that. New items take a short way: the document of the change is created, which fails if
-// the target has the item already. If deletes are followed too, the copier then looks whether the source still has
+// The target was read before the source, so the written version is never older than the replaced version. So a change
+// may come again, come late, or come to two instances at once, and no newer version is overwritten. Nothing is added to
+// the documents of the target for that. New items take a short way: the document of the change is created, which fails
+// if the target has the item already. If deletes are followed too, the copier then looks whether the source still has
 // this version.
 //
 // # The two units

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
-// A Unit is what the progress of work counts.
+// A Unit is the unit in which progress counts.
 type Unit string
 
 // The units.
@@ -69,7 +69,7 @@ func (r *Report) During(what string, unit Unit, measure func() State, f func() e
 	return r.showDuring(w, measure, f)
 }
 
-// showDuring runs f, and shows its progress.
+// showDuring runs f, and shows the progress.
 func (r *Report) showDuring(w *work, measure func() State, f func() error) error {
 	every := terminal.LineEvery
 	if w.InPlace {

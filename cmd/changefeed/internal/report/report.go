@@ -1,6 +1,6 @@
-// Package report writes what a command has to say: its results to standard output, in the form of the flag -o, and
-// notices, progress and errors to standard error. With -o json both have one object a line. Each object names its kind
-// and the version of the schema in docs/json.schema.json.
+// Package report writes the output of a command: results to standard output, in the form of the flag -o, and notices,
+// progress and errors to standard error. With -o json both have an object a line. Each object names its kind and the
+// version of the schema in docs/json.schema.json.
 package report
 
 import (
@@ -28,7 +28,7 @@ const (
 	CSV   Form = "csv"
 )
 
-// Schema is the version of the schema of all objects. It grows when a member is removed, or changes its meaning.
+// Schema is the version of the schema of all objects. The number grows when a member is removed, or changes meaning.
 const Schema = 1
 
 // A Value is a result that has a form for programs: a struct whose JSON is an object.
@@ -37,7 +37,7 @@ type Value interface {
 	ReportedAs() string
 }
 
-// A Report is the output of one command. Its exported fields are values of flags.
+// A Report is the output of a command. The exported fields are values of flags.
 type Report struct {
 	Form    Form
 	Fields  []string // of rows; all if empty
@@ -52,7 +52,7 @@ type Report struct {
 	drawn bool       // a line of progress is on the terminal, and must be removed before another line
 }
 
-// New returns a report that writes its results to out, and nothing else.
+// New returns a report that writes results to out, and nothing else.
 func New(form Form, out io.Writer) *Report { return &Report{Form: form, Out: out, Err: io.Discard} }
 
 // Check refuses fields that no row has.
@@ -181,8 +181,8 @@ func stamp(kind string, object []byte) []byte {
 	return append(append(line, object[1:]...), '\n')
 }
 
-// marshal returns the JSON of a value, with its characters as they are: with the escapes for HTML, which are another
-// text, quotations of documents are hard to find.
+// marshal returns the JSON of a value, with unescaped characters: with the escapes for HTML, which are another text,
+// quotations of documents are hard to find.
 func marshal(v any) ([]byte, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

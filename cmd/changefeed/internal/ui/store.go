@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/changefeed/metrics/servermetrics"
 )
 
-// Store is what the dashboard of a server shows: the state of its store, and the units of its clients.
+// Store is the content of a server's dashboard: the state of the store, and the units of the clients.
 type Store struct {
 	dir      string // empty if the store is in memory
 	db       atomic.Pointer[docstore.DB]
@@ -55,7 +55,7 @@ func (s *Store) Show(db *docstore.DB, m *servermetrics.Metrics) (closing func(),
 	return func() {
 		hide()
 		s.db.Store(nil)
-		_ = stop() // fails only if it was called before
+		_ = stop() // fails only in a second call
 	}, nil
 }
 
@@ -98,7 +98,8 @@ func (s *Store) find(ctx context.Context) (all []dashboard.Unit, err error) {
 	return all, err
 }
 
-// commands are the commands about a unit, which name the container that it reads if others of its name read others.
+// commands are the commands about a unit, which name the monitored container if units of the same name read several
+// containers.
 func (s *Store) commands(u unit.Found, all []unit.Found) unit.Commands {
 	url := s.account()
 	if url == "" {

@@ -1,4 +1,4 @@
-// Package ui serves the dashboard and the metrics of a command at an address of its own.
+// Package ui serves the dashboard and the metrics of a command at a separate address.
 package ui
 
 import (
@@ -29,11 +29,11 @@ import (
 	"github.com/millrace/changefeed/metrics/servermetrics"
 )
 
-// KeyVariable is the environment variable with the key of the dashboard. Other users of the machine cannot see it,
-// unlike a key on a command line.
+// KeyVariable is the environment variable with the key of the dashboard. Other users of the machine cannot see this
+// variable, unlike a key on a command line.
 const KeyVariable = "CHANGEFEED_UI_KEY"
 
-// Options say where the dashboard is served, and what it says of the process.
+// Options have the address of the dashboard, and facts about the process.
 type Options struct {
 	Address string // host:port; empty means nowhere
 	Write   bool   // let people steer and edit without a key
@@ -45,11 +45,11 @@ type Options struct {
 	// See [dashboard.Options].
 	Find func(ctx context.Context) ([]dashboard.Unit, error)
 
-	// Explorer is what shows documents; nil means one of the dashboard's own.
+	// Explorer shows documents; nil means the dashboard's own explorer.
 	Explorer *explorer.Explorer
 }
 
-// A UI is a dashboard that is served. A nil UI is none: it shows nothing, and costs nothing.
+// A UI is a dashboard that is served. A nil UI shows nothing, and costs nothing.
 type UI struct {
 	dashboard *dashboard.Dashboard
 	explorer  *explorer.Explorer
@@ -139,7 +139,7 @@ func (o *Options) resource() *resource.Resource {
 		semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(o.Name))
 }
 
-// cause leaves out what the user knows already: the operation and the address.
+// cause leaves out facts that the user knows already: the operation and the address.
 func cause(err error) error {
 	if of, ok := errors.AsType[*net.OpError](err); ok {
 		return of.Err

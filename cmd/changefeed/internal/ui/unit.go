@@ -18,15 +18,15 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// A Unit is a unit that a command runs, with its instruments. A nil Unit is shown nowhere.
+// A Unit is a unit that a command runs, with instruments. A nil Unit is shown nowhere.
 type Unit struct {
 	ui              *UI
 	name, container string
 	metrics         *metrics.Metrics
-	relay           atomic.Pointer[outbox.Relay] // nil if it is none, or while it is not shown
+	relay           atomic.Pointer[outbox.Relay] // nil without a relay, or while not shown
 }
 
-// Unit returns what shows a unit.
+// Unit returns the display of a unit.
 func (u *UI) Unit(name, container string) (*Unit, error) {
 	if u == nil {
 		return nil, nil
@@ -35,7 +35,7 @@ func (u *UI) Unit(name, container string) (*Unit, error) {
 	return &Unit{ui: u, name: name, container: container, metrics: m}, err
 }
 
-// Hooks are the hooks with which a processor tells what happens, and counts it.
+// Hooks are the hooks through which a processor reports and counts events.
 func (u *Unit) Hooks() changefeed.Hooks {
 	if u == nil {
 		return changefeed.Hooks{}
@@ -43,7 +43,7 @@ func (u *Unit) Hooks() changefeed.Hooks {
 	return u.metrics.Hooks().And(u.ui.dashboard.Events(u.name, u.container))
 }
 
-// Parts are what a unit consists of.
+// Parts are the parts of a unit.
 type Parts struct {
 	Source    feed.Source
 	Leases    feed.LeaseStore
@@ -52,7 +52,7 @@ type Parts struct {
 	Commands  unit.Commands         // about the unit
 }
 
-// Show shows a unit, and measures its instance, until hide is called.
+// Show shows a unit, and measures the instance, until hide is called.
 func (u *Unit) Show(ctx context.Context, parts Parts) (hide func(), err error) {
 	if u == nil {
 		return func() {}, nil
@@ -82,7 +82,7 @@ func (u *Unit) Show(ctx context.Context, parts Parts) (hide func(), err error) {
 	}, nil
 }
 
-// Relay adds the hooks that count what a relay publishes.
+// Relay adds the hooks that count published events.
 func (u *Unit) Relay(hooks outbox.RelayHooks) outbox.RelayHooks {
 	if u == nil {
 		return hooks
@@ -106,7 +106,7 @@ func (u *Unit) ShowRelay(r *outbox.Relay) (hide func(), err error) {
 	}, nil
 }
 
-// says is what the page says of a relay.
+// says is the page's text about a relay.
 func (u *Unit) says() []string {
 	r := u.relay.Load()
 	if r == nil {
@@ -142,8 +142,8 @@ func relaySentences(s outbox.RelayStatus, now time.Time) (all []string) {
 	return all
 }
 
-// lagEvery is how often the lag of a unit is measured for its metrics, which costs requests; and scraped is how long
-// after the last question for metrics.
+// lagEvery is how often the lag of a unit is measured for metrics, which costs requests; and scraped is how long after
+// the last question for metrics.
 const (
 	lagEvery = 15 * time.Second
 	scraped  = 2 * time.Minute
@@ -153,7 +153,7 @@ const (
 var errNotAsked = errors.New("nobody asks for metrics")
 
 // measureLag measures the lag of a unit while somebody asks for metrics, until ctx ends. Otherwise the lag is unknown:
-// an old one would look like that of now.
+// an old lag would look like the present lag.
 func (u *Unit) measureLag(ctx context.Context, source feed.Source, leases feed.LeaseStore) {
 	var estimator changefeed.Estimator
 	ticks := time.NewTicker(lagEvery)

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// SelectLeases returns the leases of a unit that a text selects: those of a range, or one by its beginning.
+// SelectLeases returns the leases of a unit that a text selects: the leases of a range, or a lease by the beginning of
+// its range.
 func SelectLeases(ctx context.Context, source feed.Source, store feed.LeaseStore, text string) (
 	admin.Selection, error,
 ) {
@@ -35,7 +36,7 @@ func selectAmong(all []feed.Record, text string) (admin.Selection, error) {
 	}
 	lease, err := ChooseLease(text, leases)
 	if _, isMissing := errors.AsType[usage.Missing](err); isMissing && noRange == nil {
-		return admin.Of(r), checkCut(r, leases) // package admin says what else is wrong with the range
+		return admin.Of(r), checkCut(r, leases) // package admin reports other mistakes of the range
 	}
 	if err == nil && lease.Range.Empty() {
 		err = fmt.Errorf("lease %s, whose range is unknown, cannot be steered: %w", lease.Token, lease.Err)
@@ -43,8 +44,8 @@ func selectAmong(all []feed.Record, text string) (admin.Selection, error) {
 	return admin.Of(lease.Range), err
 }
 
-// ChooseLease returns the lease that a text names: by its token, by its range, or by the beginning of one of them if no
-// other lease begins so. A range may be in small letters. An error names the leases of which the text can mean one.
+// ChooseLease returns the lease that a text names: by the token, the range, or a unique beginning of either. A range
+// may be in small letters. An error names the leases that the text can mean.
 func ChooseLease(text string, leases []feed.Record) (feed.Record, error) {
 	var all, near []string
 	var found []feed.Record

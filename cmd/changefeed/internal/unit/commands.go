@@ -9,16 +9,16 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
-// Commands are the places and the name that a command about a unit needs. Package admin recommends commands
-// without them, because it knows no address; whoever pastes a command into a shell needs them.
+// Commands are the places and the name that a command about a unit needs. Package admin recommends commands without
+// them, because admin knows no address; whoever pastes a command into a shell needs them.
 type Commands struct {
 	Leases  string // address of the lease container; empty leaves all commands as they are
 	Name    string // of the unit
 	Source  string // address of the container that the unit reads, if several units have the name; otherwise empty
-	Letters string // address or file of the letters; empty if it is not known
+	Letters string // address or file of the letters; empty if unknown
 }
 
-// What stands in a command for a place that is not known.
+// Placeholders in a command for unknown places.
 const (
 	UnknownLetters = "ADDRESS_OF_LETTERS"
 	UnknownLeases  = "ADDRESS_OF_LEASES"
@@ -33,8 +33,8 @@ var recommended = regexp.MustCompile(`changefeed (?:leases(?: (?:resume|reset|sk
 	`dlq (?:list|retry|release|drop))\b(?: --all| --key KEY| --to START)?`)
 
 // Complete returns an advice whose commands can be pasted into a shell: an advice that ends with a command has no full
-// stop, because people copy up to the end of the line. keys are the held keys that the advice is about: the first one
-// stands for KEY.
+// stop, because people copy up to the end of the line. keys are the held keys of the advice: the first key replaces
+// KEY.
 func (c Commands) Complete(advice string, keys ...string) string {
 	if c.Leases == "" {
 		return advice
@@ -56,7 +56,7 @@ func (c Commands) Recommended(advice string, keys ...string) (all []string) {
 	return all
 }
 
-// completed adds the place and the name to a command, before its flags.
+// completed adds the place and the name to a command, before the flags.
 func (c Commands) completed(command string, keys []string) string {
 	verb, flags := command, ""
 	if i := strings.Index(command, " --"); i >= 0 {

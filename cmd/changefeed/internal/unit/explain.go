@@ -13,7 +13,7 @@ import (
 
 // The leases of a unit in sentences, for an operator who was woken up. Package admin finds the sentences.
 
-// Explanation explains a lease, or a range without one.
+// Explanation explains a lease, or a range without a lease.
 type Explanation struct {
 	whose
 	Lease *string  `json:"lease" about:"token of the lease; null for keys without a lease"`
@@ -65,7 +65,7 @@ func Explanations(container string, commands Commands, all []admin.Explanation, 
 	return lines, nil
 }
 
-// chooseExplanation returns the explanation of a lease, or of keys without one.
+// chooseExplanation returns the explanation of a lease, or of keys without a lease.
 func chooseExplanation(all []admin.Explanation, text string) ([]admin.Explanation, error) {
 	var leases []feed.Record
 	for _, x := range all {

@@ -13,16 +13,16 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Faults are what a script looks for in units, as a flag.
+// Faults are the faults that a script looks for in units, as a flag.
 type Faults struct{ all []fault }
 
-// fault is one of them.
+// fault is a single fault.
 type fault struct {
-	text string // as the user wrote it
+	text string // the user's text
 	in   func(u *Unit) []admin.Finding
 }
 
-// faultWords returns the faults without a limit, and what they mean.
+// faultWords returns the faults without a limit, and their meanings.
 func faultWords() (words, abouts []string) {
 	for _, w := range admin.Words() {
 		words, abouts = append(words, string(w)), append(abouts, w.About())
@@ -31,7 +31,7 @@ func faultWords() (words, abouts []string) {
 		"another unit on the same container has a similar name", "records of a unit whose container is elsewhere, or was deleted")
 }
 
-// FaultsAbout describes the faults for the help of a command, one a line.
+// FaultsAbout describes the faults for the help of a command, a line each.
 func FaultsAbout() string {
 	var text strings.Builder
 	line := func(word, about string) { fmt.Fprintf(&text, "  %-14s %s\n", word, about) }
@@ -74,7 +74,7 @@ func (f *Faults) Set(text string) error {
 	return nil
 }
 
-// parseFault reads one fault.
+// parseFault reads a fault.
 func parseFault(text string) (fault, error) {
 	name, limit, limited := strings.Cut(text, ">")
 	switch {

@@ -53,8 +53,8 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 	return source, found, nil
 }
 
-// similar names the units that a misspelled name can mean. It is empty if there are none, or if they cannot be listed:
-// the error that it completes says enough.
+// similar names the units that a misspelled name can mean. The text is empty if there are none, or if they cannot be
+// listed: the rest of the error says enough.
 func similar(ctx context.Context, leases *place.Container, among []*place.Container, wrong string) string {
 	var names []string
 	for _, c := range among {

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// What nobody needs among the leases of a unit, as output, and its removal.
+// Records of a unit that nobody needs, as output, and their removal.
 
-// Removal is what leases gc removes, for programs.
+// Removal is a record that leases gc removes, for programs.
 type Removal struct {
 	Record string  `json:"record" about:"kind of the record: lease, host or request; mark for that of a pause"`
 	ID     string  `json:"id" about:"of the document"`
@@ -35,7 +35,7 @@ var RemovalKind = report.Kind{
 	Name: "removal", About: "A record among the leases that nobody needs: leases gc.", Of: Removal{},
 }
 
-// Garbage is what can be removed in the name of a unit.
+// Garbage is all surplus records of a unit's name.
 type Garbage struct {
 	Leases  *place.Container
 	Unit    *admin.Unit // nil if only containers that do not exist any more have had such a unit
@@ -43,7 +43,7 @@ type Garbage struct {
 	Orphans []Orphan
 }
 
-// List returns what can be removed, for programs.
+// List returns the surplus records, for programs.
 func (g Garbage) List() (all []Removal) {
 	for _, s := range g.Surplus {
 		all = append(all, removalOf(s))
@@ -68,8 +68,8 @@ func removalOf(s admin.Surplus) Removal {
 	return r
 }
 
-// Remove removes what was found, and returns what was done, also with an error. What was not tried because of the error
-// is left.
+// Remove removes the found records, and returns the results, also with an error. Records not tried because of the error
+// stay.
 func (g Garbage) Remove(ctx context.Context) (all []Removal, err error) {
 	all = g.List()
 	defer func() {
@@ -99,7 +99,7 @@ func (g Garbage) Remove(ctx context.Context) (all []Removal, err error) {
 	return all, nil
 }
 
-// WriteRemovals reports what was removed or would be. verb is that of what was not left.
+// WriteRemovals reports removed records, or records to be removed. verb is for records that did not stay.
 func WriteRemovals(r *report.Report, verb string, all []Removal) error {
 	if !r.ForPeople() {
 		rows := r.Rows()
@@ -117,7 +117,7 @@ func WriteRemovals(r *report.Report, verb string, all []Removal) error {
 	return WriteRemovalLines(r.Out, verb, all)
 }
 
-// WriteRemovalLines writes a line for each removal. verb is that of what was not left.
+// WriteRemovalLines writes a line for each removal. verb is for records that did not stay.
 func WriteRemovalLines(w io.Writer, verb string, all []Removal) error {
 	for _, r := range all {
 		what, why := verb, r.Why

@@ -24,7 +24,7 @@ const replicaLag = 5 * time.Second
 // AwaitHandled returns when the leases of a unit exist and have no changes left, whichever instance has handled them,
 // or when ctx ends. AwaitHandled checks again and again, because other programs may still write, and reports failed
 // estimates. If broken leases remain, AwaitHandled returns an error that names them as soon as all other leases have no
-// changes left. A position ahead of the feed counts as broken if it stays ahead for some seconds.
+// changes left. A position that stays ahead of the feed for some seconds counts as broken.
 func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStore, report func(error)) (handled bool,
 	err error,
 ) {
@@ -69,7 +69,7 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 	return errors.Join(errs...), left
 }
 
-// aheadError says what to do about a lease whose position is ahead of the feed.
+// aheadError is the advice about a lease whose position is ahead of the feed.
 func aheadError(token string, err error) error {
 	return fmt.Errorf("lease %s: %w: was the container restored from a backup, or are these leases of another one? "+
 		"Changes up to the position will not be handled until you reset the unit to where it is to go on: changefeed "+

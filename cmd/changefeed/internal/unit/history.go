@@ -80,7 +80,7 @@ func actionOf(e admin.Entry) action {
 	return a
 }
 
-// keyText returns a key as JSON; nil if there is none, or if somebody has made it invalid.
+// keyText returns a key as JSON; nil for no key or an invalid key.
 func keyText(key feed.PartitionKey) json.RawMessage {
 	if !json.Valid([]byte(key)) {
 		return nil
@@ -126,15 +126,15 @@ func WriteHistory(w io.Writer, of string, entries []admin.Entry) error {
 	return err
 }
 
-// headOf returns when something was done, who has done it, and what.
+// headOf returns the time, the author and the name of an action.
 func headOf(e admin.Entry) []string {
 	return []string{
 		e.At.UTC().Format(time.RFC3339), terminal.OrDash(terminal.OneLine(e.By)), terminal.OneLine(string(e.Action)),
 	}
 }
 
-// rangeOf returns the range of an entry or, if it is about letters, their key. If the entry had several things, rangeOf
-// also says how many of what.
+// rangeOf returns the range of an entry or, for letters, their key. For several objects, rangeOf also returns their
+// number and kind.
 func rangeOf(e admin.Entry) string {
 	things := map[admin.Action]string{
 		admin.ActionSkip: "change", admin.ActionCleanUp: "record", admin.ActionRetry: "letter",
@@ -156,7 +156,7 @@ type detail struct {
 	from, to string
 }
 
-// detailsOf returns the positions of an entry, or its changes.
+// detailsOf returns the positions or the changes of an entry.
 func detailsOf(e admin.Entry) (all []detail) {
 	for _, m := range e.Moves {
 		d := detail{
@@ -173,8 +173,8 @@ func detailsOf(e admin.Entry) (all []detail) {
 	return all
 }
 
-// entriesText returns the entries for a narrow terminal: what was done in a line, and each position in the next. A
-// range is never cut, because people copy it.
+// entriesText returns the entries for a narrow terminal: the action in a line, and each position in the next. A range
+// is never cut, because people copy ranges.
 func entriesText(entries []admin.Entry, room int) string {
 	var text strings.Builder
 	line := func(indent int, words string) {
@@ -201,7 +201,7 @@ func entriesText(entries []admin.Entry, room int) string {
 	return text.String()
 }
 
-// noteOf returns what a line says beside its columns.
+// noteOf returns the text of a line beside the columns.
 func noteOf(e admin.Entry) string {
 	switch {
 	case e.Failed == "":

@@ -33,8 +33,8 @@ type Places struct {
 	Letters           string // empty if the letters are not known
 }
 
-// Under returns the commands about the unit with a name, if its store is served at an address. Commands look for the
-// monitored container in the database of the leases, unless they are told where it is.
+// Under returns the commands about the unit with a name, if the store is served at an address. Commands look for the
+// monitored container in the database of the leases, unless they name another place.
 func (p Places) Under(url, name string) Commands {
 	made := Commands{Leases: url + p.Leases, Name: name}
 	of := func(path string) string { return path[:strings.LastIndexByte(path, '/')+1] }
@@ -50,8 +50,8 @@ func (p Places) Under(url, name string) Commands {
 // pathOf is the place of a container.
 func pathOf(a place.Address) string { return a.Database + "/" + a.Container }
 
-// mostRecords is how many documents a container may have that is searched for leases. A container with more is one of a
-// user, which would take long to read.
+// mostRecords is how many documents a container may have that is searched for leases. A larger container is a user's
+// container, which would take long to read.
 const mostRecords = 20_000
 
 // mostRead is how many bytes of documents are read of a container: some times as many as so many records have.
@@ -121,7 +121,7 @@ func idsOf(ctx context.Context, c feed.Source) (ids []string, err error) {
 	return ids, context.Cause(ctx)
 }
 
-// seemsMonitored reports whether an id may be that of a record of a unit on a container: its prefix ends with the
+// seemsMonitored reports whether an id may be that of a record of a unit on a container: the prefix ends with the
 // resource id or the name of the container.
 func seemsMonitored(c *docstore.Container, ids []string) bool {
 	byRID, byName := "_"+c.RID()+".", "_"+c.ID()+"."

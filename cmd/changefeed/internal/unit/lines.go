@@ -46,7 +46,8 @@ type headway struct {
 	Watermark *time.Time `json:"watermark" about:"every change that was committed before this time is handled"`
 }
 
-// unitLine has the sums of a unit. Its members have other names than those of a lease, so that a filter finds either.
+// unitLine has the sums of a unit. The members have other names than the members of a lease, so that a filter finds
+// either.
 type unitLine struct {
 	whose
 	Leases    int      `json:"leases" about:"number of leases"`
@@ -108,7 +109,7 @@ type shared struct {
 	Due    *float64 `json:"share_due" about:"the share that the weight of the instance gives; null if the instance has ended"`
 }
 
-// ran is what an instance runs.
+// ran is the variant of an instance.
 type ran struct {
 	Variant *string `json:"variant" about:"hash of the next three; null if the instance does not tell"`
 	Handler *string `json:"handler" about:"name and version of the handler"`
@@ -274,10 +275,10 @@ func known(text string) *string {
 	return &text
 }
 
-// isUnread reports whether a member of the document cannot be read. Then another one that is zero may be missing.
+// isUnread reports whether a member of the document cannot be read. Then another member that is zero may be missing.
 func (r Row) isUnread() bool { return errors.Is(r.record.Err, feed.ErrBadLease) }
 
-// count returns a number that is read from the document; nil if it is unknown.
+// count returns a number that is read from the document; nil if unknown.
 func (r Row) count(n int) *int {
 	if n == 0 && r.isUnread() {
 		return nil
@@ -285,7 +286,7 @@ func (r Row) count(n int) *int {
 	return &n
 }
 
-// mode returns the word of the flag --mode for the mode of a lease; nil if it is unknown.
+// mode returns the word of the flag --mode for the mode of a lease; nil if unknown.
 func (r Row) mode() *string {
 	switch {
 	case r.record.Mode == feed.AllVersionsAndDeletes:

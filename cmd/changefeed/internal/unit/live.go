@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/changefeed/trigger/contract"
 )
 
-// Live answers the questions of a program about the unit that its processor works for. Questions may come before the
+// Live answers the questions of a program about the unit of the program's processor. Questions may come before the
 // processor runs: they wait.
 type Live struct {
 	begun    chan struct{} // closed when the rest is set
@@ -21,7 +21,7 @@ type Live struct {
 // NewLive returns a Live whose processor does not run yet.
 func NewLive() *Live { return &Live{begun: make(chan struct{})} }
 
-// Begin tells which unit it is. Call Begin once.
+// Begin names the unit. Call Begin once.
 func (l *Live) Begin(source feed.Source, leases feed.LeaseStore, p *changefeed.Processor) {
 	l.unit, l.caughtUp = admin.Open(source, leases, admin.Options{}), p.CaughtUp
 	close(l.begun)
@@ -57,7 +57,7 @@ func (l *Live) CaughtUp(ctx context.Context) error {
 	return l.caughtUp(ctx)
 }
 
-// statusOf returns a listing as a program gets it: the values are those of `changefeed leases -o json`.
+// statusOf returns a listing in the form for programs: the values are those of `changefeed leases -o json`.
 func statusOf(l *admin.Listing) contract.UnitStatus {
 	total := l.Estimate.Total
 	s := contract.UnitStatus{
@@ -83,7 +83,7 @@ func statusOf(l *admin.Listing) contract.UnitStatus {
 	return s
 }
 
-// unitLeaseOf returns the row of a lease as a program gets it.
+// unitLeaseOf returns the row of a lease in the form for programs.
 func unitLeaseOf(r Row) contract.UnitLease {
 	return contract.UnitLease{
 		Lease: r.Lease, Range: known(r.Range), Owner: known(r.Owner), Epoch: known(r.Epoch),

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/changefeed/internal/sentence"
 )
 
-// If a container is dropped, and made anew, it has another resource id, and its units have other documents. The old
-// ones are left, and no processor reads them again.
+// A container that was dropped and made anew has another resource id, and the units of the container have other
+// documents. The old documents stay, and no processor reads them again.
 
 // An Orphan is a document of a unit whose container does not exist any more.
 type Orphan struct {
@@ -26,7 +26,7 @@ type Orphan struct {
 	ID    string
 	Token string
 	Why   string
-	Left  string // why it cannot be removed yet; empty if it can
+	Left  string // why the removal must wait; empty if possible now
 
 	doc feed.Change
 }
@@ -35,9 +35,9 @@ type Orphan struct {
 const orphanAge = 10 * time.Minute
 
 // Orphans returns the documents of the units with a name whose containers do not exist any more, also those that cannot
-// be removed yet, because one of the same unit was written lately. among are the containers of the same store or, in an
-// account, of the same database. That a container of another account or database does not exist cannot be known here,
-// so its leases are no orphans.
+// be removed yet, because a document of the same unit was written lately. among are the containers of the same store
+// or, in an account, of the same database. That a container of another account or database does not exist cannot be
+// known here, so its leases are no orphans.
 func Orphans(ctx context.Context, leases *place.Container, among []*place.Container, name string) (found []Orphan,
 	err error,
 ) {
@@ -150,7 +150,7 @@ func isContainerOf(rid, database string) bool {
 	return err == nil && ridErr == nil && len(whole) == length && len(begin) > 0 && bytes.HasPrefix(whole, begin)
 }
 
-// Remove removes an orphan, if nobody has written it since. left says why it is left.
+// Remove removes an orphan, if nobody has written the document since. left says why the orphan stays.
 func (o Orphan) Remove(ctx context.Context, leases *place.Container) (left string, err error) {
 	if o.Left != "" {
 		return o.Left, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // A Row describes a record, or keys without a record, as the tables and the lines for programs show them. Package admin
-// knows all that; a row has it in one form.
+// has all these facts; a row has them in a single form.
 type Row struct {
 	Processor string
 	Container string
@@ -43,9 +43,9 @@ type Row struct {
 	Overlaps  []string       // the ids of leases that cover some of the same keys
 	InHand    *float64       // seconds that a batch of a lease has been in the handler, if that is too long
 	Leases    int            // of an instance
-	Load      *int64         // of a lease; nil if nobody measures it
+	Load      *int64         // of a lease; nil without a measurement
 	Sharing   shared         // of an instance
-	Runs      *feed.Variant  // what an instance runs; nil if the instance does not tell
+	Runs      *feed.Variant  // variant of an instance; nil if the instance does not tell
 	Presence  admin.Presence // of an instance
 	Stray     Stray          // of a document of no unit
 	Notes     []string
@@ -63,7 +63,7 @@ type Request struct {
 	Key    json.RawMessage
 	Letter string    // ID
 	Asked  time.Time // by the clock of the caller
-	Range  string    // of a request about leases; empty for one about a key
+	Range  string    // of a request about leases; empty for a request about a key
 
 	age time.Duration
 }

@@ -19,10 +19,10 @@ import (
 // WarnStrays is the word for records of units whose containers are not here. Nobody watches such a unit from here.
 const WarnStrays admin.Word = "strays"
 
-// A Stray says whose record a document of no unit is. It is empty if the document is no record.
+// A Stray says whose record a document of no unit is. The zero value is a document that is no record.
 type Stray struct {
 	Prefix  string // of the ids of the unit
-	Deleted string // name of the unit, if its container does not exist any more
+	Deleted string // name of the unit, if the container does not exist any more
 }
 
 // stray describes a document that belongs to no unit of this store.

@@ -61,8 +61,8 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	return err
 }
 
-// isOver reports whether the row is a request that nobody serves any more. The store removes it in minutes, and it
-// tells an operator nothing about the unit.
+// isOver reports whether the row is a request that nobody serves any more. The store removes such a request in minutes,
+// and operators learn nothing about the unit from it.
 func (r Row) isOver() bool {
 	return r.Kind == KindRequest && r.State != string(admin.RequestAsked)
 }

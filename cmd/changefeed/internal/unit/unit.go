@@ -21,11 +21,11 @@ const DefaultContainer = "leases"
 // A Unit is a deployment unit: the processors with the same name on a container.
 type Unit struct {
 	Processor string
-	Container string // the monitored container; empty if it is not in this store
+	Container string // the monitored container; empty if not in this store
 	Rows      []Row
-	Alike     []string              // names of other units on the container that may be meant for this one
+	Alike     []string              // names of other units on the container that may be misspellings of this name
 	Commands  Commands              // that advice names
-	Estimate  changefeed.Estimation // zero if it has failed, and for documents of no unit
+	Estimate  changefeed.Estimation // zero after a failure, and for documents of no unit
 	intended  []string              // names that the user has given on purpose
 	listing   *admin.Listing        // empty for documents of no unit
 	store     Store                 // nil for documents of no unit
@@ -106,7 +106,7 @@ func (s *Surveyor) list(ctx context.Context, leases *place.Container, monitored 
 	}
 	units := map[[2]string]*Unit{}
 	var strays Unit
-	// The documents are read first only to find the units. Then each unit is listed by its own store, which judges
+	// The documents are read first only to find the units. Then each unit is listed by the unit's store, which judges
 	// records as a processor does.
 	for _, doc := range documents {
 		processor, monitored := unitOf(suffixes, doc.ID)
@@ -187,7 +187,7 @@ func Of(processor, container string, l *admin.Listing) *Unit {
 	return u
 }
 
-// Listing returns what is known of the unit; empty for documents of no unit.
+// Listing returns the facts about the unit; empty for documents of no unit.
 func (u *Unit) Listing() *admin.Listing {
 	if u.listing == nil {
 		return &admin.Listing{}

@@ -8,7 +8,7 @@ import (
 
 // Warnings about a unit as a whole, which no single lease shows: nothing fails, and yet somebody has made a mistake.
 
-// A Warning is what an operator should know of a unit as a whole.
+// A Warning is a remark for operators about a unit as a whole.
 type Warning struct {
 	Word admin.Word // for --fail-on
 	Text string

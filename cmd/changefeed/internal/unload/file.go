@@ -38,7 +38,7 @@ type File struct {
 }
 
 // OpenFile opens the file of an export of a container. If an interrupted export of the same documents has left the
-// file, OpenFile cuts what its mark does not know, and [File.WriteDocuments] goes on. Any other file is refused, unless
+// file, OpenFile cuts the part after the mark, and [File.WriteDocuments] goes on. Any other file is refused, unless
 // restart says that the file may be overwritten.
 func OpenFile(path string, c *place.Container, o Options, restart bool) (f *File, err error) {
 	path, err = filepath.Abs(path)
@@ -104,7 +104,7 @@ func made(c *place.Container) string {
 	return c.Account.Endpoint + " " + c.Remote.RID()
 }
 
-// cut cuts what the mark does not know. A file that is not as the mark says is refused.
+// cut cuts the part after the mark. A file that is not as the mark says is refused.
 func (f *File) cut() error {
 	info, err := f.Stat()
 	if err != nil {
@@ -230,8 +230,8 @@ func (p position) start() feed.Position {
 	return feed.At(p.after)
 }
 
-// advance notes that a part of one of the places is written up to a position. The part is a whole place, or the piece
-// of a place after a split.
+// advance notes that a part of a place is written up to a position. The part is a whole place, or the piece of a place
+// after a split.
 func advance(places []position, part feed.Range, after string) (all []position) {
 	for _, p := range places {
 		if !p.Contains(part) {

@@ -49,7 +49,7 @@ func (r *Remains) Line() report.Value {
 // list returns a list that is not nil, so that no list is null for programs.
 func list[T any](some []T) []T { return append([]T{}, some...) }
 
-// known returns a number, or nil for a negative number, which stands for an unknown one.
+// known returns a number, or nil for a negative number, which stands for an unknown number.
 func known(n int64) *int64 {
 	if n < 0 {
 		return nil

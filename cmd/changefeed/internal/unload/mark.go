@@ -15,9 +15,9 @@ import (
 )
 
 // An export of millions of documents must not start again after an interruption. The mark says up to which byte the
-// file has whole pages, and at which positions the feed goes on after them. What is behind that byte, such as half a
-// line, is cut, because the feed has that still. The file is synced before the mark is written, so the mark is never
-// ahead.
+// file has whole pages, and at which positions the feed goes on after them. The part behind that byte, such as half a
+// line, is cut, because the feed still has those documents. The file is synced before the mark is written, so the mark
+// is never ahead.
 
 // mark records how far an export into a file has come. The mark is beside the file until the export is done.
 type mark struct {
@@ -27,7 +27,7 @@ type mark struct {
 	Documents int64     `json:"documents"`
 	Size      int64     `json:"size"` // of the file
 	Tail      uint64    `json:"tail"` // checksum of the last bytes of the file
-	Left      []placeOf `json:"left"` // what is still to be read; without a key they tile the selected range
+	Left      []placeOf `json:"left"` // the rest to be read; without a key they tile the selected range
 	Sum       uint64    `json:"sum"`  // checksum of the mark in which it is 0
 }
 
@@ -37,7 +37,7 @@ type placeOf struct {
 	After string `json:"after,omitempty"` // a continuation token; empty is the beginning
 }
 
-// text returns the mark as it is stored, with its checksum.
+// text returns the stored form of the mark, with the checksum.
 func (m mark) text() ([]byte, error) {
 	m.Sum = 0
 	text, err := json.Marshal(m)
@@ -49,7 +49,7 @@ func (m mark) text() ([]byte, error) {
 }
 
 // parseMark reads a stored mark. Only the text that this program stores is a mark: any other text was changed, or comes
-// from another version of the program, which may mean something else by it.
+// from another version of the program, with a possibly different meaning.
 func parseMark(text []byte) (m mark, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -101,7 +101,7 @@ func (m *mark) check(o Options) (places []position, err error) {
 	return places, nil
 }
 
-// readMark reads the mark of an interrupted export, if there is one. The mark must be of the same documents.
+// readMark reads the mark of an interrupted export, if any. The mark must be of the same documents.
 func (f *File) readMark(o Options) (found bool, err error) {
 	text, err := os.ReadFile(f.path + markSuffix)
 	if errors.Is(err, fs.ErrNotExist) {

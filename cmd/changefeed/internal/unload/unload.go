@@ -35,11 +35,11 @@ func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options)
 	return err
 }
 
-// markEvery is how often an export into a file stores how far it has come.
+// markEvery is how often an export into a file stores the progress.
 const markEvery = time.Second
 
-// write writes what is left of the places, one after the other, and returns what is then left. write calls save each
-// second and at its end, after everything is written that the places say.
+// write writes the rest of the places, one after the other, and returns the remaining rest. write calls save each
+// second and at the end, after all documents up to the positions of the places are written.
 func (o Options) write(ctx context.Context, source feed.Source, to io.Writer, left []position,
 	save func(left []position) error,
 ) (_ []position, err error) {

@@ -1,5 +1,5 @@
-// Package usage marks errors for which a command has an exit code of its own, so that scripts can distinguish them: the
-// command line is wrong, what it names does not exist, or the command has found what it was to look for.
+// Package usage marks errors with separate exit codes, so that scripts can distinguish them: the command line is wrong,
+// a named object does not exist, or the command has found a fault.
 package usage
 
 import (
@@ -40,7 +40,7 @@ func (e Missing) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e Missing) Unwrap() error { return e.Err }
 
-// Found says that a command has done its work, and has found what an operator must know, such as violations.
+// Found says that a command has done its work, and has found faults, such as violations.
 type Found struct{ Err error }
 
 // Error returns the text of Err.
