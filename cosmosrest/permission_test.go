@@ -279,7 +279,7 @@ func TestAllItemsOfAKeyInSeveralTransactions(t *testing.T) {
 func TestTheFeedOfConflictsIsEmpty(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	const path = "/dbs/db/colls/c/conflicts"
-	query := map[string]string{"Content-Type": wire.QueryType}
+	query := map[string]string{"Content-Type": wire.QueryType, wire.HeaderCrossPartition: "True"}
 	for _, found := range [][]map[string]any{
 		w.do(t, "GET", path, nil, "").want(t, http.StatusOK).list(t, "Conflicts"),
 		w.do(t, "POST", path, query, `{"query":"SELECT * FROM c"}`).want(t, http.StatusOK).list(t, "Conflicts"),

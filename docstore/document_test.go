@@ -103,7 +103,7 @@ func TestParseDocumentSaysWhatIsWrong(t *testing.T) {
 		`{"id":5}`:       "id is the number 5: " + wantID,
 		`{"id":null}`:    "id is null: " + wantID,
 		`{"id":{"a":1}}`: `id is the object {"a":1}: ` + wantID,
-		`{"id":""}`:      `id is the string "", of 0 bytes: want 1 to 1023 bytes`,
+		`{"id":""}`:      `id has a wrong length: id is the string "", of 0 bytes: want 1 to 1023 bytes`,
 
 		`{"id":"1","ttl":0}`:          "ttl is the number 0: " + wantTTL,
 		`{"id":"1","ttl":-2}`:         "ttl is the number -2: " + wantTTL,

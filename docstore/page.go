@@ -105,8 +105,8 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 }
 
 // makeBuffers allocates buffers of about the size of the last page, because pages of a container are alike. A reader at
-// the end of the feed gets one change a page, and must not pay for a thousand. If the memory is large enough, nothing is
-// allocated.
+// the end of the feed gets one change a page, and must not pay for a thousand. If the memory is large enough, nothing
+// is allocated.
 func (b *pageBuilder) makeBuffers() {
 	n := int64(min(b.maxItems(), defaultItems))
 	if size := min(b.hint.bytes.Load(), n<<12); int64(cap(b.slab)) < size {

@@ -3,9 +3,13 @@ import java.util.Comparator;
 import java.util.List;
 
 import com.azure.cosmos.CosmosContainer;
+import com.azure.cosmos.models.CompositePath;
+import com.azure.cosmos.models.CompositePathSortOrder;
+import com.azure.cosmos.models.CosmosContainerProperties;
 import com.azure.cosmos.models.CosmosQueryRequestOptions;
 import com.azure.cosmos.models.FeedRange;
 import com.azure.cosmos.models.FeedResponse;
+import com.azure.cosmos.models.IndexingPolicy;
 import com.azure.cosmos.models.SqlParameter;
 import com.azure.cosmos.models.SqlQuerySpec;
 import com.fasterxml.jackson.databind.JsonNode;
@@ -17,12 +21,23 @@ public final class Queries {
 
     private static CosmosContainer filled() {
         if (filled == null) {
-            filled = Account.container("queried", 3);
+            // An ORDER BY of several paths needs a composite index.
+            var properties = new CosmosContainerProperties("queried", "/pk").setIndexingPolicy(new IndexingPolicy()
+                    .setCompositeIndexes(List.of(
+                            List.of(path("/kind", CompositePathSortOrder.ASCENDING),
+                                    path("/n", CompositePathSortOrder.DESCENDING)),
+                            List.of(path("/kind", CompositePathSortOrder.DESCENDING),
+                                    path("/pk", CompositePathSortOrder.ASCENDING)))));
+            filled = Account.container(properties, 3);
             for (int n = 0; n < COUNT; n++) {
                 filled.createItem(Account.item(String.format("%03d", n), "key " + n % 9, "n", n, "kind", n % 4));
             }
         }
         return filled;
+    }
+
+    private static CompositePath path(String path, CompositePathSortOrder order) {
+        return new CompositePath().setPath(path).setOrder(order);
     }
 
     private static <T> List<T> ask(String text, Class<T> of) {

@@ -118,8 +118,9 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^conformance/(js(/public)?|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/(python|vectorstores)/([a-z_]+\.py|(public-)?requirements\.txt)$`),
-	regexp.MustCompile(`^conformance/python/standin/(outcomes|devtools_testutils/[a-z_]+)\.py$`), // for the SDK's own tests
-	regexp.MustCompile(`^conformance/(js|python)/known\.txt$`),                                   // tests that fail, with reasons
+	// for the SDK's own tests
+	regexp.MustCompile(`^conformance/python/standin/(outcomes|devtools_testutils/[a-z_]+)\.py$`),
+	regexp.MustCompile(`^conformance/(js|python)/known\.txt$`), // tests that fail, with reasons
 	regexp.MustCompile(`^clients/python/(README\.md|pyproject\.toml|requirements\.txt)$`),
 	regexp.MustCompile(`^clients/python/([a-z]+/)*(_{0,2}[a-z_]+\.py|py\.typed)$`),
 	regexp.MustCompile(`^conformance/(java|javaserver|spring)/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
