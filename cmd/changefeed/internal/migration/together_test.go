@@ -141,25 +141,33 @@ func await(t *testing.T, what string, check func() error) {
 func TestTheMemoryOfACompareIsBounded(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(40)) // so that the live heap is known often
 	const few, padding = 1000, 4000
-	var peaks []uint64
-	for _, documents := range []int{few, 4 * few} {
-		w := newWorld(t, docstore.ContainerSpec{})
-		w.with(func(db *docstore.DB) {
-			for _, name := range []string{"orders", "copies"} {
-				fill(t, container(t, db, name), documents, padding)
-			}
-		})
-		peak := peakOf(t, func() {
-			if differences, err := w.compare(nil); err != nil || len(differences) > 0 {
-				t.Errorf("%d differences, %v", len(differences), err)
-			}
-		})
-		peaks = append(peaks, peak)
+	all := uint64(2 * 4 * few * padding)
+	// Whatever is made during a collection counts as live, and on a busy machine a collection is long. So a peak may be
+	// too high by chance, but never too low.
+	for range 3 {
+		little, much := peakOfCompare(t, few, padding), peakOfCompare(t, 4*few, padding)
+		t.Logf("live heap of %d bytes at most for %d documents of %d bytes, of %d for %d", little, few, padding, much, 4*few)
+		if much <= little+all/4 {
+			return
+		}
 	}
-	t.Logf("live heap of %v bytes at most, for %d and %d documents of %d bytes", peaks, few, 4*few, padding)
-	if all := uint64(2 * 4 * few * padding); peaks[1] > peaks[0]+all/4 {
-		t.Errorf("four times the documents need %d bytes instead of %d", peaks[1], peaks[0])
-	}
+	t.Error("the memory grows with the documents")
+}
+
+// peakOfCompare returns the largest live heap while two containers with so many documents are compared.
+func peakOfCompare(t *testing.T, documents, padding int) uint64 {
+	t.Helper()
+	w := newWorld(t, docstore.ContainerSpec{})
+	w.with(func(db *docstore.DB) {
+		for _, name := range []string{"orders", "copies"} {
+			fill(t, container(t, db, name), documents, padding)
+		}
+	})
+	return peakOf(t, func() {
+		if differences, err := w.compare(nil); err != nil || len(differences) > 0 {
+			t.Errorf("%d differences, %v", len(differences), err)
+		}
+	})
 }
 
 // fill writes documents in transactions of 50.
