@@ -66,6 +66,7 @@ func TestInstancesShareLeasesByLoad(t *testing.T) {
 			t.Errorf("leases of each owner are %v, want 6 or more of one", owners)
 		}
 		moves.Store(0)
+		// virtual time: the loads are measured, and leases would move if they differed enough
 		time.Sleep(time.Duration(detector.Rounds(20, 2)) * time.Minute)
 		if n := moves.Load(); n > 1 {
 			t.Errorf("%d leases have moved, though the loads are steady", n)

@@ -33,7 +33,7 @@ else:
 func TestATestOfPythonThatIsKilledCostsItsOwnOutcome(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("this needs python3")
+		t.Skip("the program that keeps the outcomes is in Python, and python3 is not installed here")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "pytest.py"), []byte(pytest), 0o600); err != nil {

@@ -177,17 +177,7 @@ func TestPlansOfRanksAreTheServices(t *testing.T) {
 			[]float64{1, 0.3},
 		},
 	} {
-		raw, err := bound(t, test.query).Plan(nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plan struct {
-			Hybrid hybridPlan `json:"hybridSearchQueryInfo"`
-		}
-		if err := json.Unmarshal(raw, &plan); err != nil {
-			t.Fatal(err)
-		}
-		h := plan.Hybrid
+		raw, h := hybridPlanOf(t, test.query)
 		if h.Statistics != test.statistics || h.NeedsAll != (test.statistics != none) || *h.Take != 10 ||
 			h.Skip != nil || !slices.Equal(h.Weights, test.weights) || len(h.Components) != len(test.rewritten) {
 			t.Errorf("the plan of %s is %s", test.query, raw)
@@ -203,6 +193,22 @@ func TestPlansOfRanksAreTheServices(t *testing.T) {
 	}
 }
 
+// hybridPlanOf returns the plan of a query, as text and decoded.
+func hybridPlanOf(t *testing.T, query string) ([]byte, hybridPlan) {
+	t.Helper()
+	raw, err := bound(t, query).Plan(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan struct {
+		Hybrid hybridPlan `json:"hybridSearchQueryInfo"`
+	}
+	if err := json.Unmarshal(raw, &plan); err != nil {
+		t.Fatal(err)
+	}
+	return raw, plan.Hybrid
+}
+
 // A client skips the rows of OFFSET after it has merged the components, so each component must contain them, too.
 func TestComponentsOfRanksContainTheSkippedRows(t *testing.T) {
 	for _, test := range []struct {
@@ -211,17 +217,8 @@ func TestComponentsOfRanksContainTheSkippedRows(t *testing.T) {
 	}{
 		{"OFFSET 500 LIMIT 10", 1020}, {"OFFSET 40 LIMIT 10", 120}, {"OFFSET 0 LIMIT 70", 140},
 	} {
-		raw, err := bound(t, "SELECT * FROM c ORDER BY RANK FullTextScore(c.text, 'swim') "+test.counts).Plan(nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plan struct {
-			Hybrid hybridPlan `json:"hybridSearchQueryInfo"`
-		}
-		if err := json.Unmarshal(raw, &plan); err != nil {
-			t.Fatal(err)
-		}
-		component := plan.Hybrid.Components[0]
+		_, h := hybridPlanOf(t, "SELECT * FROM c ORDER BY RANK FullTextScore(c.text, 'swim') "+test.counts)
+		component := h.Components[0]
 		tail := fmt.Sprintf("OFFSET 0 LIMIT %d", test.rows)
 		if *component.Offset != 0 || *component.Limit != test.rows ||
 			!strings.HasSuffix(component.RewrittenQuery, tail) {
