@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -135,7 +136,21 @@ func (c *call) queryText() (query.Text, error) {
 	if c.in.IsBareQuery() {
 		return query.Text{Query: string(body)}, nil
 	}
-	return query.ParseText(body)
+	text, err := query.ParseText(body)
+	if err == nil && !c.s.o.Lenient {
+		err = checkNumbers(text.Parameters)
+	}
+	return text, err
+}
+
+// checkNumbers refuses a parameter with a number that no double can hold. No stored document has such a number.
+func checkNumbers(parameters []sql.Parameter) error {
+	for _, p := range parameters {
+		if _, err := wire.StoredForm(p.Value); err != nil {
+			return wire.BadRequest("parameter %.64s: %v", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // firstPartition returns the first partition of the query. firstPartition refuses queries that the service's gateway

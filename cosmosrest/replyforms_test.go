@@ -29,6 +29,25 @@ func TestBatchesStoreNumbersAsTheServiceDoes(t *testing.T) {
 	if !strings.Contains(string(patched.body), `"n":3,`) {
 		t.Errorf("patched to %s", patched.body)
 	}
+	patched = w.do(t, "PATCH", docs+"/a", under("p"), `[{"op":"incr","path":"/n","value":1e20}]`).want(t, http.StatusOK)
+	if !strings.Contains(string(patched.body), `"n":1e+020,`) {
+		t.Errorf("incremented to %s", patched.body)
+	}
+}
+
+// A parameter may have no number that no document can have, wherever in its value the number stands.
+func TestAParameterOutOfRangeIsRefused(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	const query = "SELECT * FROM c WHERE c.n < @most"
+	w.ask(t, across(), query, "@most", "1e308").want(t, http.StatusOK)
+	for _, value := range []string{"1e400", "[1,-1e400]", `{"a":1e309}`} {
+		message := w.ask(t, across(), query, "@most", value).refused(t, http.StatusBadRequest, "0", "BadRequest")
+		if !strings.Contains(message, "parameter @most: ") || !strings.Contains(message, "out of range") {
+			t.Errorf("%s is refused with %q, want a message that names the parameter", value, message)
+		}
+	}
+	lenient, _ := newContainer(t, Options{Lenient: true})
+	lenient.ask(t, across(), query, "@most", "1e400").want(t, http.StatusOK)
 }
 
 func TestARawTabInAnIDIsTakenAndCannotBeRead(t *testing.T) {

@@ -328,7 +328,7 @@ func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
 func isNumber(raw []byte) bool { return raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9' }
 
 // addNumbers adds exactly if both numbers and their sum are an int64, because a float64 loses digits above 2^53, and
-// counters can grow beyond that. Otherwise addNumbers adds as float64.
+// counters can grow beyond that. Otherwise addNumbers adds as float64, and writes the sum as the service does.
 func addNumbers(a, b []byte) ([]byte, error) {
 	m, errM := strconv.ParseInt(string(a), 10, 64)
 	n, errN := strconv.ParseInt(string(b), 10, 64)
@@ -341,7 +341,7 @@ func addNumbers(a, b []byte) ([]byte, error) {
 	if errX != nil || errY != nil || math.IsInf(x+y, 0) {
 		return nil, refuse("%s plus %s is out of range: want a sum that a float64 holds", pkey.Show(a), pkey.Show(b))
 	}
-	return rawjson.AppendNumber(nil, x+y), nil
+	return rawjson.AppendDouble(nil, x+y), nil
 }
 
 // moveTo moves the value at a pointer to a path: a remove and an add.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf16"
+
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // The form in which the service stores numbers and texts. A number that is no integer of 64 bits is a double, and the
@@ -139,31 +141,11 @@ func storedNumber(text []byte) (string, error) {
 	if err != nil {
 		return "", nil
 	}
-	if own := storedDouble(v); own != number && json.Valid(text) { // Go parses more than JSON, such as 1. and -.5
+	// Go parses more than JSON, such as 1. and -.5
+	if own := string(rawjson.AppendDouble(nil, v)); own != number && json.Valid(text) {
 		return own, nil
 	}
 	return "", nil
-}
-
-// storedDouble returns the text of a double: 15 digits if they are the same number, otherwise 17, and three digits for
-// an exponent.
-func storedDouble(v float64) string {
-	if v == 0 {
-		return "0"
-	}
-	text := strconv.FormatFloat(v, 'g', 15, 64)
-	if again, err := strconv.ParseFloat(text, 64); err != nil || again != v {
-		text = strconv.FormatFloat(v, 'g', 17, 64)
-	}
-	mantissa, exponent, ok := bytes.Cut([]byte(text), []byte("e"))
-	if !ok {
-		return text
-	}
-	digits := exponent[1:]
-	for len(digits) < 3 {
-		digits = append([]byte("0"), digits...)
-	}
-	return string(mantissa) + "e" + string(exponent[:1]) + string(digits)
 }
 
 // unknownCharacter replaces half of a surrogate pair.

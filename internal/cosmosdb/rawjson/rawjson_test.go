@@ -241,6 +241,18 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
+func TestDoublesAreWrittenAsInTheService(t *testing.T) {
+	for f, want := range map[float64]string{
+		0: "0", math.Copysign(0, -1): "0", 0.1: "0.1", 2.5: "2.5", -0.25: "-0.25", 100: "100",
+		1. / 3: "0.33333333333333331", 1e14: "100000000000000", 1e20: "1e+020", -1.5e-7: "-1.5e-007", 1e300: "1e+300",
+		1 << 63: "9.2233720368547758e+018",
+	} {
+		if got := AppendDouble([]byte("x"), f); string(got) != "x"+want {
+			t.Errorf("%v is written %s, want x%s", f, got, want)
+		}
+	}
+}
+
 func TestMembers(t *testing.T) {
 	var got []string
 	for key, value := range Members([]byte(` { "a" : 1 , "b\u0020\"c":"x\"}" ,"d":{"e":[1,{}]}, "":null } `)) {

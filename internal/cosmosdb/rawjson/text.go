@@ -3,6 +3,7 @@ package rawjson
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -185,6 +186,34 @@ func AppendNumber(dst []byte, f float64) []byte {
 	if n := len(dst); n >= 4 && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
 		dst[n-2] = dst[n-1] // e-09 becomes e-9
 		dst = dst[:n-1]
+	}
+	return dst
+}
+
+// The digits with which the service writes a double.
+const (
+	fewDigits      = 15 // if they are enough to read the same double again
+	allDigits      = 17
+	exponentDigits = 3
+)
+
+// AppendDouble appends a finite number as the service stores doubles: 15 digits if they are the same number, otherwise
+// 17, and at least three digits for an exponent. Zero has no sign.
+func AppendDouble(dst []byte, f float64) []byte {
+	if f == 0 {
+		return append(dst, '0')
+	}
+	start := len(dst)
+	dst = strconv.AppendFloat(dst, f, 'g', fewDigits, 64)
+	if same, err := strconv.ParseFloat(string(dst[start:]), 64); err != nil || same != f {
+		dst = strconv.AppendFloat(dst[:start], f, 'g', allDigits, 64)
+	}
+	at := bytes.IndexByte(dst[start:], 'e')
+	if at < 0 {
+		return dst
+	}
+	for digits := start + at + len("e+"); len(dst)-digits < exponentDigits; {
+		dst = slices.Insert(dst, digits, '0')
 	}
 	return dst
 }
