@@ -302,6 +302,7 @@ func writesOf(steps []step) (writes []docstore.Write, stepOf []int, err error) {
 		w := steps[i].write
 		if old, renames := splitRename(&w); renames {
 			writes, stepOf = append(writes, old), append(stepOf, i)
+			w.Joined = true
 		}
 		writes, stepOf = append(writes, w), append(stepOf, i)
 	}

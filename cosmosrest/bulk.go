@@ -3,9 +3,7 @@ package cosmosrest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,27 +164,18 @@ func (b *bulk) runAll(ctx context.Context) {
 	wait.Wait()
 }
 
-// runLine runs the operations of a key in order. As in the service, they have a single LSN. An operation that is
-// refused has no effect, so the others are tried again without it.
+// runLine runs the operations of a key in order. As in the service, they have a single LSN, and an operation that is
+// refused has no effect. Operations that are too large together run one by one.
 func (b *bulk) runLine(ctx context.Context, line []int) {
-	for len(line) > 1 {
-		err := b.commitLine(ctx, line)
-		if err == nil {
-			return
-		}
-		one, ok := errors.AsType[*feed.WriteError](err)
-		if !ok || errors.Is(err, docstore.ErrBatchLimit) {
-			break
-		}
-		b.outcomes[line[one.Index]] = refused(err)
-		line = slices.Delete(line, one.Index, one.Index+1)
+	if len(line) > 1 && b.commitLine(ctx, line) == nil {
+		return
 	}
-	for _, i := range line { // a single one, or those that are too large together
+	for _, i := range line {
 		b.runOperation(ctx, i)
 	}
 }
 
-// commitLine runs all operations of a key, or none and an error. The index of a [feed.WriteError] is that in line.
+// commitLine runs the operations of a key that are not refused. After an error, no operation has run.
 func (b *bulk) commitLine(ctx context.Context, line []int) error {
 	steps := make([]step, len(line))
 	for at, i := range line {
@@ -196,15 +185,17 @@ func (b *bulk) commitLine(ctx context.Context, line []int) error {
 	if err != nil {
 		return err
 	}
-	p := b.places[line[0]]
-	done, err := p.Commit(ctx, writes)
-	if one, ok := errors.AsType[*feed.WriteError](err); ok {
-		return &feed.WriteError{Index: stepOf[one.Index], Write: one.Write, Err: one.Err}
-	}
+	done, refusals, err := b.places[line[0]].CommitEach(ctx, writes)
 	if err != nil {
 		return err
 	}
-	for at, o := range outcomesOf(steps, stepOf, done.Results) {
+	outcomes := outcomesOf(steps, stepOf, done.Results)
+	for w, at := range stepOf {
+		if refusals[w] != nil {
+			outcomes[at] = refused(refusals[w])
+		}
+	}
+	for at, o := range outcomes {
 		b.outcomes[line[at]] = b.cutToFit(o, steps[at].write.Op)
 	}
 	return nil

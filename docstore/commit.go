@@ -23,34 +23,6 @@ const (
 	maxGroupBytes = 8 << 20 // and their bytes in total
 )
 
-// transaction is a batch of writes under one LSN, or a control (a function run by the committer), on its way through
-// the committer.
-type transaction struct {
-	c       *Container
-	pk, epk string
-	writes  []write
-	size    int
-	expired [][]byte // expired documents that block the transaction
-
-	control func(*group) error // runs alone in its group
-
-	// Set in the committer.
-	group *group
-	head  *nextHead
-	part  *partition
-
-	results []feed.Result
-	time    int64 // of the commit, Unix ms
-	failed  int   // index of the op that caused err
-	err     error
-	done    chan struct{}
-
-	single struct { // memory of the writes and results of a transaction of one write, which is the usual case
-		write  [1]write
-		result [1]feed.Result
-	}
-}
-
 // committer is the goroutine through which all writes go.
 type committer struct {
 	db     *DB
@@ -230,23 +202,16 @@ func (g *group) executeInMemory(tx *transaction) {
 		tx.err = fmt.Errorf("container %q: %w", tx.c.ID(), feed.ErrNotFound)
 		return
 	}
-	mark, living := len(g.changes), len(g.living)
 	h := g.head(tx.c)
-	undo := *h
-	part := h.l.at(tx.epk)
-	docs, touched := h.parts[part]
+	before := g.save(h, h.l.at(tx.epk))
 	// An expired document may hold a unique key needed by the transaction. Then the transaction begins again, and first
 	// expires the document, under an earlier LSN.
 	for again := true; again; {
 		if tx.err = tx.executeWrites(g, h); tx.err == nil {
 			return
 		}
-		g.rollback(mark)
-		g.living = g.living[:living]
-		h.lsn = undo.lsn
-		if h.parts[part] = docs; !touched {
-			delete(h.parts, part)
-		}
+		g.restore(h, before)
+		h.lsn = before.lsn
 		var expired inTheWay
 		if expired, again = errors.AsType[inTheWay](tx.err); again {
 			tx.expired = append(tx.expired, expired.key)

@@ -157,7 +157,7 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 	for i, w := range writes {
 		list[i].Write = w
 	}
-	tx, err := p.commitBatch(ctx, list)
+	tx, err := p.commitBatch(ctx, list, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (c *Container) commitOne(ctx context.Context, key feed.PartitionKey, w feed
 	}
 	var tx *transaction
 	if err == nil {
-		tx, err = p.commitBatch(ctx, []Write{{Write: w}})
+		tx, err = p.commitBatch(ctx, []Write{{Write: w}}, nil)
 	}
 	if err != nil {
 		if we, ok := errors.AsType[*feed.WriteError](err); ok {

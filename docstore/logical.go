@@ -94,6 +94,10 @@ type Write struct {
 	// Bare leaves out the system properties _self and _attachments, in the stored document too. A patch leaves a
 	// document as it is.
 	Bare bool
+
+	// Joined means that this write and the write before are carried out together or not at all, as the two writes of a
+	// rename. Only [LogicalPartition.CommitEach] needs it.
+	Joined bool
 }
 
 // Commit is the answer to a batch of writes. Partition and Newest are set even if the batch was refused, because the
@@ -107,28 +111,44 @@ type Commit struct {
 
 // Commit is [Container.Commit] for writes with conditions.
 func (p *LogicalPartition) Commit(ctx context.Context, writes []Write) (Commit, error) {
-	tx, err := p.commitBatch(ctx, writes)
-	var done Commit
+	tx, err := p.commitBatch(ctx, writes, nil)
+	return p.answer(tx, err), err
+}
+
+// CommitEach is [LogicalPartition.Commit] for writes that do not depend on each other. All of them have the same LSN. A
+// write that is refused has no effect, and the others are carried out: refusals[i] is the reason why writes[i] was
+// refused, or nil. If err is not nil, no write has taken effect.
+func (p *LogicalPartition) CommitEach(ctx context.Context, writes []Write) (done Commit, refusals []error, err error) {
+	tx, err := p.commitBatch(ctx, writes, make([]error, len(writes)))
+	if err == nil {
+		refusals = tx.refusals // after an error the committer may still use them
+	}
+	return p.answer(tx, err), refusals, err
+}
+
+// answer returns the answer to a batch.
+func (p *LogicalPartition) answer(tx *transaction, err error) (done Commit) {
 	done.Partition, done.Newest = p.Partition()
 	if err != nil {
 		done.Charge = service.MinCharge
-		return done, err
+		return done
 	}
 	done.Results = tx.results
 	for i := range tx.results {
 		done.Charge += tx.results[i].Charge
 	}
-	return done, nil
+	return done
 }
 
-// commitBatch carries out a batch. If p has no key, the key is that of the first body.
-func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write) (*transaction, error) {
+// commitBatch carries out a batch. If p has no key, the key is that of the first body. If refusals is nil, a refused
+// write refuses the batch; otherwise the reason of each refusal is put there.
+func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write, refusals []error) (*transaction, error) {
 	c := p.c
 	if err := c.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	l := c.layout.Load()
-	tx, err := p.prepareBatch(l, writes)
+	tx, err := p.prepareBatch(l, writes, refusals)
 	if err != nil {
 		return nil, err
 	}
@@ -145,21 +165,27 @@ func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write) (*tr
 
 // prepareBatch prepares a batch. prepareBatch does all the work the caller's goroutine can do, because the committer
 // serves every writer of the store.
-func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction, error) {
+func (p *LogicalPartition) prepareBatch(l *layout, writes []Write, refusals []error) (*transaction, error) {
 	if len(writes) == 0 || len(writes) > maxBatch {
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
 	}
-	pk, err := p.pk, error(nil)
-	tx := &transaction{c: p.c}
+	pk := p.pk
+	tx := &transaction{c: p.c, refusals: refusals}
 	if tx.writes = tx.single.write[:]; len(writes) > 1 {
 		tx.writes = make([]write, len(writes))
 	}
 	for i, w := range writes {
 		tx.writes[i].Write = w
-		if pk, err = tx.writes[i].parseBody(p.c, l, pk); err != nil {
-			return nil, &feed.WriteError{Index: i, Write: w.Write, Err: err}
-		}
 		tx.size += len(w.Body)
+		key, err := tx.writes[i].parseBody(p.c, l, pk)
+		switch {
+		case err == nil:
+			pk = key
+		case refusals == nil || !refused(err):
+			return nil, &feed.WriteError{Index: i, Write: w.Write, Err: err}
+		default:
+			refusals[i] = err
+		}
 	}
 	// For a single write, only the limit of a document counts.
 	if len(writes) > 1 && tx.size > maxBatchBytes {
@@ -170,6 +196,7 @@ func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction
 	}
 	tx.pk, tx.epk = pk, p.epk
 	if p.epk == "" {
+		var err error
 		if tx.epk, err = l.hashKey(pk); err != nil {
 			return nil, err
 		}

@@ -40,6 +40,34 @@ func TestLocate(t *testing.T) {
 	}
 }
 
+// A hash of version 1 has the first hundred characters of a text only, so several keys may have the same place. They
+// are different logical partitions.
+func TestAKeyHasNoDocumentsOfAnotherKeyInItsPlace(t *testing.T) {
+	db := open(t, docstore.Options{InMemory: true})
+	c := container(t, db, docstore.ContainerSpec{HashVersion: 1})
+	long := strings.Repeat("x", 120)
+	keys := []string{long + "a", long + "b"}
+	var places []string
+	for _, key := range keys {
+		upsert(t, c, "same id", key, 1)
+		place, err := c.Locate(t.Context(), feed.Key(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, place)
+	}
+	if places[0] != places[1] {
+		t.Fatalf("the keys are at %s and %s: the test shows nothing", places[0], places[1])
+	}
+	for _, key := range keys {
+		for item, err := range c.Logical(t.Context(), feed.Key(key), 0) {
+			if err != nil || item.Key != feed.Key(key) {
+				t.Errorf("the documents of %s contain one of %s, %v", feed.Key(key), item.Key, err)
+			}
+		}
+	}
+}
+
 func TestAPrefixOfAKeyHasTheRangeOfAllItsKeys(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/a", "/b"}, Ranges: 2})

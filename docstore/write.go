@@ -14,7 +14,7 @@ import (
 
 // The part of a write that runs in the committer. Every write of the store waits while another write is carried out.
 // So parseBody, in the caller's goroutine, has already done all work that does not depend on the order of writes. If
-// a write is refused, group.executeInMemory rolls back the changes of its transaction.
+// a write is refused, its transaction takes the changes back (transaction.go).
 
 // write is an operation of a transaction. Its caller prepares the write as far as possible; the committer carries the
 // write out.
@@ -99,52 +99,6 @@ func (w *write) addSystemFields(c *Container, rid string, ms int64) {
 		Added: w.added, Bare: w.Bare,
 	}
 	w.body = append(sys.Append(w.body[:w.user]), '}') // always from w.user, because a transaction may begin again
-}
-
-// executeWrites carries out a transaction under a single LSN: all writes, or none and an error.
-func (tx *transaction) executeWrites(g *group, h *nextHead) error {
-	tx.group, tx.head, tx.part = g, h, h.l.at(tx.epk)
-	if err := tx.expireFirst(); err != nil {
-		return err
-	}
-	h.lsn++
-	tx.time = h.time
-	if tx.results = tx.single.result[:]; len(tx.writes) > 1 {
-		tx.results = make([]feed.Result, len(tx.writes))
-	}
-	wrote, made := false, 0
-	for i := range tx.writes {
-		w := &tx.writes[i]
-		w.tx, w.at = tx, addr{tx.part.num, h.lsn, uint16(i)}
-		res, err := w.carryOut()
-		if err != nil {
-			tx.failed = i
-			return err
-		}
-		res.Charge = chargeOf(w.Op, len(res.Body))
-		if w.Op != feed.WriteRead {
-			res.LSN, wrote = h.lsn, true
-		}
-		// Bodies that a patch or a read produces are not counted in the size that the caller sent: 100 operations of
-		// a few bytes could make a group of 200 MB.
-		if w.Op == feed.WriteRead || w.Op == feed.WritePatch {
-			made += len(res.Body)
-			g.bytes += len(res.Body)
-		}
-		if made > maxBatchMade && len(tx.writes) > 1 {
-			tx.failed = i
-			return fmt.Errorf("%w: items that it patches and reads have %d bytes: want at most %d", ErrBatchLimit, made,
-				maxBatchMade)
-		}
-		tx.results[i] = res
-	}
-	// A batch of reads takes no LSN, because reads add nothing to the feed.
-	if !wrote {
-		h.lsn--
-		return nil
-	}
-	h.countDocuments(tx.part, tx.epk, 0)
-	return nil
 }
 
 // carryOut carries out a write. The write sees the changes of the earlier writes in its group, which are not on the
