@@ -149,6 +149,29 @@ func TestARetentionTurnedOnAgainKeepsPreviousImages(t *testing.T) {
 	})
 }
 
+// A container that gets a retention of its own has no versions of the time before, whichever way it got the retention.
+func TestVersionsBeginWhenAContainerGetsARetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, docstore.Options{InMemory: true})
+		c := container(t, db, docstore.ContainerSpec{})
+		upsert(t, c, "a", "p", 1)
+		upsert(t, c, "a", "p", 2)
+		if _, err := db.UpdateContainer(t.Context(), "c", func(s *docstore.ContainerSpec) error {
+			s.Retention = time.Hour
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := readVersions(t, c, feed.At("1")); !errors.Is(err, feed.ErrTooOld) {
+			t.Errorf("versions before there was a retention: %v, want too old", err)
+		}
+		upsert(t, c, "a", "p", 3)
+		if got, _ := drain(t, c, feed.FullRange(), feed.At("2"), allVersions); len(got) != 1 {
+			t.Errorf("%d versions since there is a retention, want 1", len(got))
+		}
+	})
+}
+
 // Versions of one document are in several logs after splits, and are forgotten all the
 // same. In which order logs are looked through is by chance, so there are some containers.
 func TestVersionsInSeveralLogsAreForgotten(t *testing.T) {

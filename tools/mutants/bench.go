@@ -82,7 +82,7 @@ func (o options) prepareTrials(ctx context.Context, chosen []mutant, dir string)
 	for i, m := range chosen {
 		all[i] = &trial{
 			ctx: ctx, root: o.root, dir: filepath.Join(dir, strconv.Itoa(i+1)), mutant: m,
-			onlyNamed: o.onlyNamed, limit: o.limit,
+			onlyNamed: o.onlyNamed, onlyBuild: o.onlyBuild, limit: o.limit,
 		}
 		if packages[m.pkg] == nil {
 			packages[m.pkg] = map[int]*trial{}

@@ -10,6 +10,7 @@
 //	go run ./tools/mutants -table root            # one table
 //	go run ./tools/mutants -by checkpoint-lost    # one mutant, only the tests that its entry names
 //	go run ./tools/mutants -part 3/10             # every tenth, beginning with the fourth
+//	go run ./tools/mutants -build                 # whether all entries fit the code and build; no test runs
 //
 // The exit code is 1 if a mutant survives without a reason, or if a table has a fault.
 package main
@@ -41,6 +42,7 @@ type options struct {
 	table, part, output string
 	jobs                int
 	onlyNamed           bool
+	onlyBuild           bool
 	limit               time.Duration
 	names               []string
 	root                string // the top directory of the module
@@ -54,6 +56,7 @@ func main() {
 	flag.StringVar(&o.output, "o", "text", "`text` or json, an object a line")
 	flag.IntVar(&o.jobs, "j", 2, "how `many` at a time")
 	flag.BoolVar(&o.onlyNamed, "by", false, "run only the tests that the entries name")
+	flag.BoolVar(&o.onlyBuild, "build", false, "build the mutants, and run no tests")
 	flag.DurationVar(&o.limit, "limit", 0,
 		"the `time` that a run of tests may take, instead of 3m for named tests and 15m for suites")
 	flag.Parse()
@@ -164,6 +167,8 @@ func (p *printer) printResult(r result) {
 	}
 	outcome := r.Outcome
 	switch {
+	case outcome == fits:
+		return
 	case r.Hung:
 		outcome = "killed  by the hang of " + r.By
 	case r.By != "":
@@ -180,6 +185,9 @@ func (p *printer) printResult(r result) {
 
 // formatSummary returns the last line.
 func (p *printer) formatSummary() string {
+	if n := p.count[fits]; n > 0 {
+		return fmt.Sprintf("%d build, %d broken", n, p.count[broken])
+	}
 	line := fmt.Sprintf("%d killed, %d survived", p.count[killed], p.count[survived]+p.count[excused])
 	if n := p.count[excused]; n > 0 {
 		line += fmt.Sprintf(" (%d with a reason)", n)

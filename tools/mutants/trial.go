@@ -43,6 +43,7 @@ const (
 	killed   = "killed"
 	survived = "survived"
 	excused  = "excused" // survived, with a reason
+	fits     = "builds"  // with -build
 	broken   = "broken"  // invalid: the text is not found, the build fails, or the tests do not exist
 )
 
@@ -68,6 +69,7 @@ type trial struct {
 	bench     *bench // nil before the trial has a bench
 	number    int    // number of the mutant in the build; 0 for a mutant alone
 	onlyNamed bool
+	onlyBuild bool
 	limit     time.Duration // replaces the usual limits
 }
 
@@ -97,6 +99,10 @@ func (t *trial) runTests(ctx context.Context, r *result) error {
 	}
 	if t.bench.fault != nil {
 		return t.bench.fault
+	}
+	if t.onlyBuild {
+		r.Outcome = fits
+		return nil
 	}
 	if t.survives != "" { // the build has succeeded
 		r.Outcome, r.Reason = excused, t.survives
