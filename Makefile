@@ -21,7 +21,7 @@ PART     ?= 0/1
 DIST     ?= .dist
 
 .DEFAULT_GOAL := help
-.PHONY: help check format vet lint fix test race sim search mutants crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-spring conformance-rust conformance-vectorstores conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
+.PHONY: help check format vet lint fix test race sim search mutants mutants-build crash handlers damage faults resume model differ fuzz long stress transcripts bench cover demo page docs reference site man notices archive browser conformance-go conformance-js conformance-python conformance-java conformance-spring conformance-rust conformance-vectorstores conformance-servicebus conformance-cloudevents conformance-standardwebhooks kafka rabbitmq exactly-once-sqlite recipes clients clients-node bench-clients npm clients-python wheels size pictures cold vuln tidy alerts deploy-check api workflow release-tools release-dry scaler soak
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ sim: ## the whole system in virtual time; SEEDS=10000 for a long run, FROM=501 t
 
 mutants: ## planted defects, which the tests must find; TABLE=root for one table, PART=3/10 for every tenth from the fourth
 	$(GO) run ./tools/mutants -table '$(TABLE)' -part $(PART)
+
+mutants-build: ## whether each planted defect fits the code and builds; no test runs
+	$(GO) run ./tools/mutants -build
 
 crash: ## the store, and effects that happen once, under kill -9; CRASHES=200 for a long run
 	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
