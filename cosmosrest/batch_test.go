@@ -456,6 +456,31 @@ func TestAnswersOfBatchesAreBounded(t *testing.T) {
 	}
 }
 
+// The reads of several keys share the room of an answer, also if the reads of each key are carried out together.
+func TestTheKeysOfABulkShareTheRoomOfItsAnswer(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	var reads []string
+	for _, key := range []string{"p", "q", "r", "s"} {
+		w.do(t, "POST", docs, under(key), `{"id":"large","pk":"`+key+`","v":"`+strings.Repeat("x", 1<<20)+`"}`).
+			want(t, http.StatusCreated)
+		read := `{"operationType":"Read","id":"large","partitionKey":"[\"` + key + `\"]"}`
+		reads = append(reads, read, read)
+	}
+	a := w.bulk(t, "["+strings.Join(reads, ",")+"]")
+	results, _ := a.results(t, http.StatusMultiStatus)
+	slices.SortFunc(results, func(a, b batchResult) int { return a.StatusCode - b.StatusCode })
+	for i, r := range results {
+		want := http.StatusOK
+		if i >= 3 { // the page has room for three
+			want = http.StatusRequestEntityTooLarge
+		}
+		if r.StatusCode != want || len(a.body) > 5<<20 {
+			t.Errorf("result %d in order has status %d in an answer of %d bytes, want %d in 5 MB at most", i, r.StatusCode,
+				len(a.body), want)
+		}
+	}
+}
+
 // An answer that has no room among those that slow clients read is refused, but not once something was done: whoever
 // gets a 429 does it again.
 func TestAWriteThatWasDoneIsNotRefusedForItsAnswer(t *testing.T) {

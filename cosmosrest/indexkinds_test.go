@@ -31,6 +31,28 @@ func TestIndexingPoliciesHaveTheFormOfTheVersion(t *testing.T) {
 				etag + `}`,
 			`{"indexingMode":"lazy","automatic":true,"includedPaths":[{"path":"/*"}],` + etag + `}`,
 		},
+		{
+			"precisions of the client", `{"includedPaths":[{"path":"/*","indexes":[
+				{"dataType":"Number","kind":"Range","precision":2},{"dataType":"String","kind":"Hash","precision":7}]}]}`,
+			`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*","indexes":[
+				{"kind":"Range","dataType":"Number","precision":2},{"kind":"Hash","dataType":"String","precision":7}]}],` +
+				etag + `}`,
+			plain,
+		},
+		{
+			"the ETag is included", `{"includedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}],"excludedPaths":[]}`,
+			`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*","indexes":[` + ranges +
+				`]},{"path":"/\"_etag\"/?","indexes":[` + ranges + `]}],"excludedPaths":[]}`,
+			`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}],` +
+				`"excludedPaths":[]}`,
+		},
+		{
+			"the ETag is included, and no path is excluded", `{"includedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}`,
+			`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*","indexes":[` + ranges +
+				`]},{"path":"/\"_etag\"/?","indexes":[` + ranges + `]}],"excludedPaths":[]}`,
+			`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}],` +
+				`"excludedPaths":[]}`,
+		},
 		{"no path", `{"includedPaths":[],"excludedPaths":[]}`, indexed, plain},
 		{
 			"no index", `{"indexingMode":"None","automatic":false}`,

@@ -96,6 +96,54 @@ func TestUsersAndPermissionsByResourceIDs(t *testing.T) {
 	w.do(t, "GET", "/dbs/db/users/u", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 }
 
+// A page of a list goes on behind an id, so users and permissions come in the order of their ids.
+func TestUsersAndPermissionsAreListedInPages(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"b"}`).want(t, http.StatusCreated)
+	for _, id := range []string{"d", "c", "a"} {
+		w.do(t, "POST", "/dbs/db/users", nil, `{"id":"`+id+`"}`).want(t, http.StatusCreated)
+		w.do(t, "POST", "/dbs/db/users/b/permissions", nil,
+			`{"id":"`+id+`","permissionMode":"Read","resource":"dbs/db/colls/c/docs/`+id+`"}`).want(t, http.StatusCreated)
+	}
+	for path, want := range map[string]string{"users": "a b c d", "users/b/permissions": "a c d"} {
+		member := "Users"
+		if strings.HasSuffix(path, "permissions") {
+			member = "Permissions"
+		}
+		var got []string
+		for next := ""; len(got) <= 4; {
+			headers := map[string]string{"x-ms-max-item-count": "1", "x-ms-continuation": next}
+			a := w.do(t, "GET", "/dbs/db/"+path, headers, "")
+			got = append(got, column(t, a.list(t, member), "id"))
+			if next = a.header.Get("x-ms-continuation"); next == "" {
+				break
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s in pages of one: %q, want %s", path, got, want)
+		}
+	}
+}
+
+// Users are stored with their database, whose version stays the same when they change: also that of a database that was
+// made without the server.
+func TestUsersLeaveTheVersionOfTheirDatabase(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	if _, err := w.db.CreateDatabase(t.Context(), "outside", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/dbs/db", "/dbs/outside"} {
+		before := w.do(t, "GET", path, nil, "").want(t, http.StatusOK).object(t)
+		w.do(t, "POST", path+"/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
+		w.do(t, "PUT", path+"/users/u", nil, `{"id":"v"}`).want(t, http.StatusOK)
+		w.do(t, "DELETE", path+"/users/v", nil, "").want(t, http.StatusNoContent)
+		after := w.do(t, "GET", path, nil, "").want(t, http.StatusOK).object(t)
+		if after["_etag"] != before["_etag"] || after["_ts"] != before["_ts"] {
+			t.Errorf("the database is %v, and was %v; want the same version", after, before)
+		}
+	}
+}
+
 // An upsert replaces the user or the permission with its id. The mode of a permission is answered as it was written.
 func TestAnUpsertReplacesAUserOrAPermission(t *testing.T) {
 	w, _ := newContainer(t, Options{})

@@ -14,17 +14,18 @@ import (
 // etagPath is the path of the ETag in an indexing policy.
 const etagPath = `/"_etag"/?`
 
-// indexingDefaults returns the defaults of an indexing policy: all paths except the ETag.
+// indexingDefaults returns the defaults of an indexing policy: all paths. The ETag is excluded by settlePaths, because
+// the client may have included it.
 func indexingDefaults(p properties) properties {
-	included, excluded := []indexedPath{{rootPath}}, []indexedPath{{etagPath}}
+	included := []indexedPath{{rootPath}}
 	var policy indexing
 	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
 	if strings.EqualFold(policy.Mode, "none") {
-		included, excluded = []indexedPath{}, []indexedPath{}
+		included = []indexedPath{}
 	}
 	return properties{
 		"indexingMode": wire.Encode("consistent"), "automatic": wire.Encode(true),
-		"includedPaths": wire.Encode(included), "excludedPaths": wire.Encode(excluded),
+		"includedPaths": wire.Encode(included), "excludedPaths": wire.Encode([]indexedPath{}),
 	}
 }
 

@@ -31,6 +31,9 @@ func TestThereAreNoConflicts(t *testing.T) {
 	w.do(t, "POST", path, nil, `{"id":"x"}`).refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
 	w.do(t, "POST", "/dbs/db/colls/none/conflicts", across(), `{"query":"SELECT * FROM c"}`).
 		refused(t, http.StatusNotFound, "0", "NotFound")
+	w, _ = newContainer(t, Options{Lenient: true})
+	delete(alone, "x-ms-documentdb-partitionkey")
+	w.do(t, "POST", path, alone, `{"query":"SELECT * FROM c"}`).want(t, http.StatusOK)
 }
 
 func TestStatisticsOfAContainer(t *testing.T) {
@@ -89,15 +92,39 @@ func TestStatisticsOfAContainer(t *testing.T) {
 	}
 }
 
-// The statistics contain partition keys, so a token for a single key does not get them.
+// The listed keys are the largest in bytes, also if all of them need the same number of KB.
+func TestTheLargestKeysAreListed(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	for i := range 8 {
+		w.do(t, "POST", docs, under(fmt.Sprint(i)), fmt.Sprintf(`{"id":"a","pk":"%d","text":%q}`, i,
+			strings.Repeat("x", 1100+50*i))).want(t, http.StatusCreated)
+	}
+	asked := map[string]string{"x-ms-documentdb-populatepartitionstatistics": "True"}
+	var body struct{ Statistics []rangeStatistics }
+	w.do(t, "GET", "/dbs/db/colls/c", asked, "").want(t, http.StatusOK).into(t, &body)
+	var got []string
+	for _, k := range body.Statistics[0].Largest {
+		if got = append(got, string(k.Key)); k.Size != 2 {
+			t.Errorf("key %s has %d KB, want 2", k.Key, k.Size)
+		}
+	}
+	if want := `["7"] ["6"] ["5"] ["4"] ["3"]`; strings.Join(got, " ") != want {
+		t.Errorf("the largest keys are %s, want %s", got, want)
+	}
+}
+
+// The statistics contain partition keys, so a token for a single key does not get them, whichever key
+// the request names.
 func TestATokenForAKeyGetsNoStatistics(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.do(t, "POST", "/dbs/db/users", nil, `{"id":"u"}`).want(t, http.StatusCreated)
 	one := w.permit(t, `{"id":"p","permissionMode":"All","resource":"dbs/db/colls/c","resourcePartitionKey":["p"]}`)
-	headers := one("")
-	w.do(t, "GET", "/dbs/db/colls/c", headers, "").want(t, http.StatusOK)
-	headers["x-ms-documentdb-populatepartitionstatistics"] = "true"
-	w.do(t, "GET", "/dbs/db/colls/c", headers, "").refused(t, http.StatusForbidden, "0", "Forbidden")
+	w.do(t, "GET", "/dbs/db/colls/c", one(""), "").want(t, http.StatusOK)
+	for _, key := range []string{"", `["p"]`, `["q"]`} {
+		headers := one(key)
+		headers["x-ms-documentdb-populatepartitionstatistics"] = "true"
+		w.do(t, "GET", "/dbs/db/colls/c", headers, "").refused(t, http.StatusForbidden, "0", "Forbidden")
+	}
 }
 
 // A recording of a hosted account shows where a new member stands.

@@ -44,8 +44,10 @@ func kilobytes(bytes int64) int64 { return (bytes + 1023) / 1024 }
 // readStatistics reads the statistics of all ranges of a container. They contain values of documents, so the sender
 // needs the right to read all items.
 func readStatistics(c *call, cont *docstore.Container) ([]rangeStatistics, error) {
-	if err := c.allowAction(auth.ReadChangeFeed); err != nil {
-		return nil, err
+	on := c.targetResource()
+	on.Key = "" // the statistics are of all keys, even if the request names one
+	if !c.who.May(auth.ReadChangeFeed, func() auth.Resource { return on }) {
+		return nil, c.who.Refusal(auth.ReadChangeFeed, on, &c.in)
 	}
 	parts, err := cont.Partitions(c.ctx)
 	if err != nil {

@@ -31,14 +31,9 @@ func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) i
 
 // documents calls yield for the documents of a range until yield returns false.
 func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, yield func(Item, error) bool) error {
-	part, head, err := s.partitionAt(rng)
+	m, err := s.newMerge(rng, after)
 	if err != nil {
 		return err
-	}
-	m := merge{
-		s: s, part: part, logs: s.l.logsOf(part), rng: rng, after: after, head: head,
-		walked: max(birthLSN(after)-1, 0), chunk: minChunk,
-		movedQueue: movedQueue{movedAfter: after, movedChunk: minChunk},
 	}
 	defer m.endTurn()
 	for {
@@ -47,6 +42,19 @@ func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, y
 			return err
 		}
 	}
+}
+
+// newMerge returns a merge for the documents of a range whose number is greater than after.
+func (s *Snapshot) newMerge(rng feed.Range, after int64) (*merge, error) {
+	part, head, err := s.partitionAt(rng)
+	if err != nil {
+		return nil, err
+	}
+	return &merge{
+		s: s, part: part, logs: s.l.logsOf(part), rng: rng, after: after, head: head,
+		walked: max(birthLSN(after)-1, 0), chunk: minChunk,
+		movedQueue: movedQueue{movedAfter: after, movedChunk: minChunk},
+	}, nil
 }
 
 // merge merges the log of a partition with the index of moved documents.

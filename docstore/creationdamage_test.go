@@ -47,6 +47,9 @@ func TestAWrongIndexOfMovedDocumentsIsReported(t *testing.T) {
 			"an item was never replaced": func(db *docstore.DB, c *docstore.Container) error {
 				return db.AddMoved(c, feed.Key("p"), "d1", 2<<8)
 			},
+			"the last version of an item is missing": func(db *docstore.DB, c *docstore.Container) error {
+				return db.DropVersion(c, int64(docs)+2)
+			},
 			"an item does not exist": func(db *docstore.DB, c *docstore.Container) error {
 				return db.AddMoved(c, feed.Key("p"), "none", 2<<8)
 			},
@@ -72,6 +75,12 @@ func TestAWrongIndexOfMovedDocumentsIsReported(t *testing.T) {
 				}
 				if err := readInOrder(t, c, 0); !errors.Is(err, docstore.ErrCorrupt) {
 					t.Errorf("a reader gets %v, want %v", err, docstore.ErrCorrupt)
+				}
+				// A reader from the middle cannot count the items, but finds each that is in a wrong place.
+				if name != "all items are missing" && name != "an item is missing" {
+					if err := readInOrder(t, c, 1<<8); !errors.Is(err, docstore.ErrCorrupt) {
+						t.Errorf("a reader from the middle gets %v, want %v", err, docstore.ErrCorrupt)
+					}
 				}
 				if err := db.Check(); !errors.Is(err, docstore.ErrCorrupt) {
 					t.Errorf("the check says %v, want %v", err, docstore.ErrCorrupt)

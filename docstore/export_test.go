@@ -101,6 +101,13 @@ func (db *DB) AddMoved(c *Container, key feed.PartitionKey, id string, number in
 	return w.Commit()
 }
 
+// DropVersion removes a version from the first log behind the store's back.
+func (db *DB) DropVersion(c *Container, lsn int64) error {
+	w := db.eng.NewBatch(0)
+	w.Drop(logKey(tableLog, c.num, addr{lsn: lsn}))
+	return w.Commit()
+}
+
 // DropHashed removes the mark of a store whose documents have hashes for numbers behind the store's back.
 func (db *DB) DropHashed() error {
 	w := db.eng.NewBatch(0)
@@ -114,6 +121,27 @@ func (db *DB) Hashed() bool { return db.hashed }
 
 // Passing reports whether a reader has the memory for passes.
 func (db *DB) Passing() bool { return db.passing.Load() }
+
+// MostPassed reads all documents of the first partition in order, and returns how much memory passes have used at most.
+func (s *Snapshot) MostPassed(ctx context.Context) (most int, err error) {
+	m, err := s.newMerge(s.Partitions()[0].Range, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer m.endTurn()
+	for {
+		if _, found, err := m.nextItem(ctx); err != nil || !found {
+			return most, err
+		}
+		held := 0
+		for i := range m.moved {
+			if m.holdsTurn && m.moved[i].loaded {
+				held += len(m.moved[i].item.Body) + rowBytes
+			}
+		}
+		most = max(most, held)
+	}
+}
 
 // DropTallies removes all tallies behind the store's back.
 func (db *DB) DropTallies(c *Container) error {
