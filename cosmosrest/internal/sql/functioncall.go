@@ -60,6 +60,8 @@ func specialRule(upper string) specialCall {
 		return compileChoice
 	case "DOCUMENTID":
 		return compileDocumentID
+	case "NOW":
+		return compileNow
 	case "VECTORDISTANCE", "_VECTORSCORE":
 		return vectorCall(upper[0] == '_')
 	case "FULLTEXTSCORE", "RRF":
