@@ -1,6 +1,8 @@
 package sql
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -134,6 +136,27 @@ var documented2025 = []struct{ expr, want string }{
 	{"NOW('century', 1)", ""},
 	{"AGO('hh', 2) = DateTimeAdd('hh', -2, NOW())", "true"},
 	{"AGO('yyyy', 'one')", ""},
+	// A word may differ by as many edits as the distance says: a character more, less or another.
+	{"FullTextContains('The red bicycle in the shop', {'term': 'bicycle', 'distance': 1})", "true"},
+	{"FullTextContains('a red bicycle', {'term': 'bycycle', 'distance': 2})", "true"},
+	{"FullTextContains('a red bicycle', {'term': 'bycicle', 'distance': 1})", "false"},
+	{"FullTextContains('a red bicycle', {'term': 'rd', 'distance': 1})", "true"},
+	{"FullTextContains('a red bicycle', {'term': 'Reds', 'distance': 1})", "true"},
+	{"FullTextContains('a red bicycle', {'term': 'ed bicycles', 'distance': 1})", "true"},
+	{"FullTextContains('a red bicycle', {'term': 'bicycle red', 'distance': 2})", "false"},
+	{"FullTextContains('a red bicycle', {'term': 'rod', 'distance': 0})", "false"},
+	{"FullTextContains('a red bicycle', {distance: 2.0, term: 'red'})", "true"},
+	{"FullTextContains('schön', {'term': 'schon', 'distance': 1})", "true"},
+	{"FullTextContainsAll('red fox', {'term': 'rad', 'distance': 1}, 'fox')", "true"},
+	{"FullTextContainsAll('red fox', {'term': 'rad', 'distance': 1}, {'term': 'f', 'distance': 1})", "false"},
+	{"FullTextContainsAny('red fox', 'dog', {'term': 'fax', 'distance': 1})", "true"},
+	{"FullTextContains('red', {'term': @missing, 'distance': 1}.term)", ""},
+	// What a document has may be anything.
+	{"FullTextContains('str', c.s)", "true"},
+	{"FullTextContains('str', c.n)", ""},
+	{"FullTextContains('str', {'term': c.s, 'distance': c.arr[1]})", "true"},
+	{"FullTextContains('str', {'term': c.s, 'distance': c.n})", ""},
+	{"FullTextContainsAny('str', c.arr, 'str')", ""},
 }
 
 // The service's examples are for a moment of 2024.
@@ -153,6 +176,42 @@ func TestNowAndAgoAtTheMomentOfTheDocumentation(t *testing.T) {
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A wrong term in the query itself would find nothing in any document, so it is an error of the query.
+func TestTermsThatAreNoTerms(t *testing.T) {
+	const wanted = ": " + wantedTerm + "."
+	for query, want := range map[string]string{
+		"SELECT * FROM c WHERE FullTextContains(c.t, 5)":                              "Contains function is '5'",
+		"SELECT * FROM c WHERE FullTextContainsAll(c.t, ['red', 'shop'])":             `All function is '["red","shop"]'`,
+		"SELECT * FROM c WHERE FULLTEXTCONTAINSANY(c.t, 'red', @p)":                   "CONTAINSANY function is 'true'",
+		"SELECT * FROM c WHERE FullTextContains(c.t, {'term': 'a', 'distance': 3})":   `is '{"term":"a","distance":3}'`,
+		"SELECT * FROM c WHERE FullTextContains(c.t, {'term': 'a', 'distance': -1})":  `is '{"term":"a","distance":-1}'`,
+		"SELECT * FROM c WHERE FullTextContains(c.t, {'term': 'a', 'distance': 1.5})": `is '{"term":"a","distance":1.5}'`,
+		"SELECT * FROM c WHERE FullTextContains(c.t, {'term': 'a'})":                  `is '{"term":"a"}'`,
+		"SELECT * FROM c WHERE FullTextContains(c.t, {'term': 1, 'distance': 1})":     `is '{"term":1,"distance":1}'`,
+		"SELECT * FROM c WHERE FullTextContains(c.t, {'term': @p, 'distance': 1})":    `is '{"term":true,"distance":1}'`,
+		"SELECT * FROM c ORDER BY RANK FullTextScore(c.t, ['a', 1])":                  "FullTextScore function is '1'",
+		"SELECT * FROM c ORDER BY RANK FullTextScore(c.t, 'a', null)":                 "FullTextScore function is 'null'",
+	} {
+		_, err := run(t, query, nil, Parameter{"@p", []byte("true")})
+		if err == nil || !strings.HasSuffix(err.Error(), want+wanted) {
+			t.Errorf("%s: %v, want …%s", query, err, want+wanted)
+		}
+	}
+	const query = "SELECT * FROM c WHERE FullTextContainsAny(c.t, 'a', @p) AND c.n > 1"
+	_, err := run(t, query, nil, Parameter{"@p", []byte("true")})
+	if own, ok := errors.AsType[*Error](err); !ok || query[own.At:own.End] != "@p" {
+		t.Errorf("%s: %v, want an error at @p", query, err)
+	}
+	for _, query := range []string{
+		"SELECT * FROM c ORDER BY RANK FullTextScore(c.t, ['a', {'term': 'b', 'distance': 1}])",
+		"SELECT * FROM c ORDER BY RANK FullTextScore(c.t, @list)", "SELECT * FROM c WHERE FullTextContains(c.t, @missing)",
+	} {
+		if _, err := run(t, query, nil, Parameter{"@list", []byte(`["a"]`)}); err != nil {
+			t.Errorf("%s: %v", query, err)
 		}
 	}
 }

@@ -98,7 +98,11 @@ func (c *compiler) compileCall(name string, a *args, at int) node {
 	if !c.checkArity(name, len(a.list()), fn.min, fn.max, at) {
 		return constant{}
 	}
-	return call{fn, c.compileList(a.list())}
+	args := c.compileList(a.list())
+	if strings.HasPrefix(upper, "FULLTEXTCONTAINS") {
+		c.terms = append(c.terms, fixedTerms(name, args[1:], a.list()[1:], false)...)
+	}
+	return call{fn, args}
 }
 
 // documentID is DOCUMENTID(c): the number in the document's resource id.

@@ -1,14 +1,20 @@
 package sql_test
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sort"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 )
 
-// The second evaluation of the functions that make one value of an array, and that look for several strings.
+// The second evaluation of the functions that make one value of an array, that look for several strings, and that
+// search for terms with edits.
 
 func init() {
 	builtins["ARRAY_MAX"] = farthest(func(rank int) bool { return rank > 0 })
@@ -134,4 +140,84 @@ func total(all []float64) float64 {
 		panic(unclear{"the last digit of a sum"})
 	}
 	return forth
+}
+
+// edits is the distance of Levenshtein, by the table of all beginnings of both words.
+func edits(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	table := make([][]int, len(x)+1)
+	for i := range table {
+		table[i] = make([]int, len(y)+1)
+		for j := range table[i] {
+			switch {
+			case i == 0 || j == 0:
+				table[i][j] = i + j
+			case x[i-1] == y[j-1]:
+				table[i][j] = table[i-1][j-1]
+			default:
+				table[i][j] = 1 + min(table[i-1][j], table[i][j-1], table[i-1][j-1])
+			}
+		}
+	}
+	return table[len(x)][len(y)]
+}
+
+// has a text a phrase, if each word may differ by some edits?
+func hasNear(text, phrase []string, most int) bool {
+	for i := range max(0, len(text)-len(phrase)+1) {
+		near := true
+		for j, word := range phrase {
+			near = near && edits(text[i+j], word) <= most
+		}
+		if near && len(phrase) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Searches with edits find what the table of all beginnings finds.
+func TestSearchesWithEditsAgainstATable(t *testing.T) {
+	draw := rand.New(rand.NewPCG(7, 8))
+	words := func(most int) (all []string) {
+		for range 1 + draw.IntN(most) {
+			var word strings.Builder
+			for range 1 + draw.IntN(5) {
+				word.WriteString([]string{"a", "b", "é"}[draw.IntN(3)])
+			}
+			all = append(all, word.String())
+		}
+		return all
+	}
+	found := map[string]int{}
+	for range 3000 {
+		text := words(5)
+		var terms []string
+		all, some := true, false
+		for range 1 + draw.IntN(3) {
+			phrase, most := words(2), draw.IntN(3)
+			near := hasNear(text, phrase, most)
+			all, some = all && near, some || near
+			terms = append(terms, fmt.Sprintf("{'term': '%s', 'distance': %d}", strings.Join(phrase, " "), most))
+		}
+		list := strings.Join(terms, ", ")
+		query := fmt.Sprintf("SELECT VALUE [FullTextContainsAll(c.t, %s), FullTextContainsAny(c.t, %s)] FROM c", list, list)
+		q, err := sql.Parse(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := q.Bind(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := rowsOf(b, []document{{text: fmt.Sprintf(`{"t":%q}`, strings.Join(text, " "))}})
+		want := fmt.Sprintf("[%v,%v]", all, some)
+		if err != nil || len(rows) != 1 || rows[0] != want {
+			t.Fatalf("%s over %q: %v, %v, want %s", query, text, rows, err, want)
+		}
+		found[want]++
+	}
+	if len(found) != 3 || found["[true,true]"] < 300 || found["[false,true]"] < 300 || found["[false,false]"] < 300 {
+		t.Errorf("the searches have the results %v: want 300 of each kind", found)
+	}
 }

@@ -26,6 +26,7 @@ type Query struct {
 	plan   *plan
 	params map[string]int // index of each parameter that the query uses
 	counts []count
+	terms  []fixedTerm
 	apart  []*plan // subqueries that read the container themselves
 	slots  int
 	memos  int
@@ -83,7 +84,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 		query.sorting = sortingOf(text, stmt.Query, query.plan)
 		query.strict = strictnessOf(text, stmt.Query)
 	}
-	query.apart, query.comparesVectors = c.apart, c.comparesVectors
+	query.apart, query.comparesVectors, query.terms = c.apart, c.comparesVectors, c.terms
 	query.params, query.counts, query.slots, query.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return query, nil
 }
@@ -140,7 +141,7 @@ type Bound struct {
 
 // Bind sets the query's parameters. As in the service, unused parameters are ignored, and missing parameters are
 // undefined. Bind returns an *Error if a parameter comes twice, has no name with @, or is not JSON, or if a count of
-// TOP, OFFSET or LIMIT is not a whole number.
+// TOP, OFFSET or LIMIT is not a whole number, or if a term of a full text search is no term.
 func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	b := &Bound{q: q}
 	b.f = frame{
@@ -172,6 +173,11 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	}
 	for _, count := range q.counts {
 		if err := count.check(count.node.eval(&b.f)); err != nil {
+			return nil, err
+		}
+	}
+	for _, term := range q.terms {
+		if err := term.check(&b.f); err != nil {
 			return nil, err
 		}
 	}
