@@ -16,14 +16,14 @@ const etagPath = `/"_etag"/?`
 
 // indexingDefaults returns the defaults of an indexing policy: all paths except the ETag.
 func indexingDefaults(p properties) properties {
-	included, excluded := []indexedPath{{rootPath}}, []indexedPath{{etagPath}}
+	included, excluded := defaultIndexing.Included, defaultIndexing.Excluded
 	var policy indexing
 	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
 	if strings.EqualFold(policy.Mode, "none") {
 		included, excluded = []indexedPath{}, []indexedPath{}
 	}
 	return properties{
-		"indexingMode": wire.Encode("consistent"), "automatic": wire.Encode(true),
+		"indexingMode": wire.Encode(defaultIndexing.Mode), "automatic": wire.Encode(true),
 		"includedPaths": wire.Encode(included), "excludedPaths": wire.Encode(excluded),
 	}
 }

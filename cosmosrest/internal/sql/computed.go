@@ -25,6 +25,9 @@ func ParseComputed(name, text string) (*Computed, error) {
 	return &Computed{name, q}, nil
 }
 
+// Name returns the name of the property.
+func (c *Computed) Name() string { return c.name }
+
 // Compute sets the computed properties of the container that the query reads.
 func (b *Bound) Compute(all []*Computed) {
 	for _, c := range all {

@@ -18,6 +18,8 @@ type SortPath struct {
 type strictness struct {
 	err  *Error     // nil if the service serves the query
 	sort []SortPath // of the query itself; nil if a sort key is no path
+
+	sortsDocuments bool // the paths of sort begin at the document
 }
 
 // Refused returns the service's refusal of a query that could be computed, or nil.
@@ -32,6 +34,10 @@ func (q *Query) Refused() error {
 // several.
 func (q *Query) SortPaths() []SortPath { return q.strict.sort }
 
+// SortsDocuments reports whether the paths of [Query.SortPaths] begin at the document, so the indexing policy of the
+// container has them. They do not if FROM is a subquery or a part of the document.
+func (q *Query) SortsDocuments() bool { return q.strict.sortsDocuments }
+
 // strictnessOf examines a query. ORDER BY, TOP and OFFSET LIMIT are refused in subqueries, and so are ORDER BY of
 // anything but a path into the document, and an index that depends on the document.
 func strictnessOf(text string, stmt *selectStmt) (s strictness) {
@@ -45,6 +51,7 @@ func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 		}
 	}
 	aliases := documentAliases(stmt)
+	s.sortsDocuments = aliases != nil
 	for _, key := range stmt.Tail.Order {
 		path, ok := w.sortPath(key.Expr, aliases)
 		if !ok {
