@@ -93,3 +93,62 @@ func TestQueriesThatNeedNoIndexOfAPath(t *testing.T) {
 	w.do(t, "GET", "/dbs/db/colls/none/docs", map[string]string{"x-ms-enumeration-direction": "Reverse"}, "").want(t,
 		http.StatusOK)
 }
+
+// The service's limits of a query apply to its plan too. A lenient server has only those that it needs itself.
+func TestTheLimitsOfAQuery(t *testing.T) {
+	strict, _ := newContainer(t, Options{})
+	lenient, _ := newContainer(t, Options{Lenient: true})
+	joins := func(n int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf(" JOIN t%d IN c.x", i)
+		}
+		return text
+	}
+	items := func(n int) string { return "c.n IN (1" + strings.Repeat(",1", n-1) + ")" }
+	const most = 512 << 10
+	for _, test := range []struct{ query, says string }{
+		{"SELECT VALUE 1 FROM c" + joins(10), ""},
+		{
+			"SELECT VALUE 1 FROM c" + joins(11),
+			`"code":"SC3002","message":"The SQL query exceeded the maximum number of joins. The allowed limit is 10. The ` +
+				`query has 11."`,
+		},
+		{"SELECT VALUE 1 FROM c WHERE EXISTS(SELECT 1 FROM s IN c.y" + joins(6) + ") AND EXISTS(SELECT 1 FROM s IN c.y" +
+			joins(5) + ")", "The allowed limit is 10. The query has 11."},
+		{"SELECT VALUE 1 FROM c WHERE " + items(16_000), ""},
+		{"SELECT VALUE 1 FROM c WHERE " + items(9_000) + " OR NOT " + items(9_000), ""},
+		{
+			"SELECT VALUE 1 FROM c WHERE c.a = 1 OR (c.b = 1 AND " + items(16_001) + ")",
+			`"start":0,"end":32063},"message":"The SQL query exceeded the maximum number of items in an IN expression. The ` +
+				`allowed limit is 16000. The query has 16001."`,
+		},
+		// SDKs that read many items send as many terms.
+		{"SELECT VALUE 1 FROM c WHERE c.n = 1" + strings.Repeat(" OR (c.id = 'a' AND c.pk = 'p')", 3000), ""},
+	} {
+		for _, plan := range []string{"False", "True"} {
+			h := under("p", "content-type", "application/query+json", "x-ms-documentdb-isquery", "True",
+				"x-ms-cosmos-is-query-plan-request", plan)
+			body := fmt.Sprintf(`{"query":%q}`, test.query)
+			a := strict.do(t, "POST", "/dbs/db/colls/c/docs", h, body)
+			if test.says == "" {
+				a.want(t, http.StatusOK)
+			} else if m := a.refused(t, 400, "0", "BadRequest"); !strings.Contains(m, test.says) {
+				t.Errorf("%.60s: %.400s, want %s", test.query, m, test.says)
+			}
+			lenient.do(t, "POST", "/dbs/db/colls/c/docs", h, body).want(t, http.StatusOK)
+		}
+	}
+	for n, status := range map[int]int{most: http.StatusOK, most + 1: http.StatusBadRequest} {
+		query := "SELECT VALUE 1 FROM c"
+		query += strings.Repeat(" ", n-len(query))
+		for _, w := range []*world{strict, lenient} {
+			body := fmt.Sprintf(`{"query":%q}`, query)
+			a := w.do(t, "POST", "/dbs/db/colls/c/docs", queryOf("p"), body).want(t, status)
+			says := `"start":0,"end":524289},"code":"SC3020","message":"The SQL query text exceeded the maximum limit of ` +
+				`524288 characters."`
+			if status != http.StatusOK && !strings.Contains(a.refused(t, 400, "0", "BadRequest"), says) {
+				t.Errorf("a query of %d bytes: %s, want %s", n, a.body, says)
+			}
+		}
+	}
+}

@@ -52,7 +52,9 @@ func ParseCondition(text string) (*Query, error) {
 // accepted as the other: a condition with SELECT would filter nothing.
 func parse(text string, isCondition bool) (*Query, error) {
 	if len(text) > maxQuery {
-		return nil, failf(-1, "The query is %d bytes long: want at most %d.", len(text), maxQuery)
+		err := failf(0, "The SQL query text exceeded the maximum limit of %d characters.", maxQuery)
+		err.End = len(text)
+		return nil, err
 	}
 	stmt, err := parser().ParseString("", text)
 	if err != nil {

@@ -39,11 +39,12 @@ func (q *Query) SortPaths() []SortPath { return q.strict.sort }
 func (q *Query) SortsDocuments() bool { return q.strict.sortsDocuments }
 
 // strictnessOf examines a query. ORDER BY, TOP and OFFSET LIMIT are refused in subqueries, and so are ORDER BY of
-// anything but a path into the document, and an index that depends on the document.
+// anything but a path into the document, and an index that depends on the document. Beyond the service's limits
+// (strictlimits.go), every query is.
 func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 	w := strictWalk{text: text}
 	w.query(stmt)
-	for _, err := range w.found {
+	for _, err := range append(w.counts.refused(text), w.found...) {
 		if s.err == nil {
 			s.err = err
 		} else {
@@ -98,6 +99,8 @@ type strictWalk struct {
 	text  string
 	found []*Error
 	names int // names of the document, of sources and of their members so far
+
+	counts queryCounts
 }
 
 // sortPath returns a path into the document in the form of an indexing policy.
@@ -140,6 +143,7 @@ func (w *strictWalk) pathSteps(e *expr, aliases []string) (steps []step, ok bool
 
 // query visits the subqueries of a query.
 func (w *strictWalk) query(s *selectStmt) {
+	w.counts.joins += max(0, len(s.From)-1)
 	for _, from := range s.From {
 		if from.In != nil {
 			from = from.In
@@ -214,6 +218,7 @@ func (w *strictWalk) expr(e *expr) {
 		return
 	}
 	w.primary(e.First.Primary)
+	w.counts.addLists(e.Rest)
 	for _, link := range e.Rest {
 		w.primary(link.Right.Primary)
 	}
