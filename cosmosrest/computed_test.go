@@ -67,6 +67,7 @@ func TestComputedPropertiesThatTheServiceRefuses(t *testing.T) {
 		"an aggregate":     `[{"name":"a","query":"SELECT VALUE COUNT(1) FROM c"}]`,
 		"a limit":          `[{"name":"a","query":"SELECT TOP 1 VALUE c.b FROM c"}]`,
 		"a parameter":      `[{"name":"a","query":"SELECT VALUE @p FROM c"}]`,
+		"no term":          `[{"name":"a","query":"SELECT VALUE FullTextContains(c.t, 5) FROM c"}]`,
 		"more than twenty": `[` + many + `]`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,9 @@ func ParseComputed(name, text string) (*Computed, error) {
 		return nil, failf(-1, "The query of the computed property %s is not of the form SELECT VALUE expression FROM c.",
 			clip(name))
 	}
+	if _, err := q.Bind(nil); err != nil {
+		return nil, err
+	}
 	return &Computed{name, q}, nil
 }
 
