@@ -11,7 +11,8 @@ import (
 func TestQueriesNameComputedProperties(t *testing.T) {
 	w := newWorld(t, Options{})
 	const low = `{"name":"low","query":"SELECT VALUE LOWER(x.name) FROM x"}`
-	const container = `{"id":"c","partitionKey":{"paths":["/pk"]},"computedProperties":[%s]}`
+	const container = `{"id":"c","partitionKey":{"paths":["/pk"]},"computedProperties":[%s],"indexingPolicy":` +
+		`{"includedPaths":[{"path":"/*"},{"path":"/low/?"}]}}`
 	w.create(t, "db", fmt.Sprintf(container,
 		low+`,{"name":"pair","query":"SELECT VALUE {a: x.n, b: [x.n * 2]} FROM x"}`), nil)
 	w.item(t, "1", `,"name":"Bee","n":1`)
@@ -66,6 +67,7 @@ func TestComputedPropertiesThatTheServiceRefuses(t *testing.T) {
 		"an aggregate":     `[{"name":"a","query":"SELECT VALUE COUNT(1) FROM c"}]`,
 		"a limit":          `[{"name":"a","query":"SELECT TOP 1 VALUE c.b FROM c"}]`,
 		"a parameter":      `[{"name":"a","query":"SELECT VALUE @p FROM c"}]`,
+		"no term":          `[{"name":"a","query":"SELECT VALUE FullTextContains(c.t, 5) FROM c"}]`,
 		"more than twenty": `[` + many + `]`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestAClientRunsTheComponentsOfAHybridSearch(t *testing.T) {
 		}
 	}
 	for _, rank := range []string{
-		"FullTextScore(c.t, 'fox')", "VectorDistance(c.v, [1, 0])",
+		"FullTextScore(c.t, 'fox')", "VectorDistance(c.v, [1, 0])", "FullTextScore(c.t, {'term': 'fix', 'distance': 1})",
 		"RRF(FullTextScore(c.t, 'fox'), VectorDistance(c.v, [1, 0]))",
 	} {
 		text := `{"query":"SELECT TOP 20 c.id FROM c ORDER BY RANK ` + rank + `"}`

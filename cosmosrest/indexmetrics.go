@@ -1,12 +1,14 @@
 package cosmosrest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/docstore"
 )
 
 // Index metrics: the indexes that the service would use for a query. This server has no indexes of paths, so the
@@ -27,9 +29,7 @@ type singleIndex struct{ IndexSpec string }
 // indexMetrics returns the indexes of the paths by which the query filters and sorts, in the second version of the
 // index metrics: JSON in which clients replace percent escapes.
 func (q *itemQuery) indexMetrics() string {
-	var policy indexing
-	p := describe(q.cont.Spec(), readMeta(q.cont.Spec().Meta).Body)
-	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
+	policy := indexingOf(q.cont)
 	empty := indexLists{[]singleIndex{}, []struct{}{}}
 	use := indexUse{UtilizedIndexes: empty, PotentialIndexes: empty}
 	for _, path := range q.FilterPaths() {
@@ -40,6 +40,26 @@ func (q *itemQuery) indexMetrics() string {
 		}
 	}
 	return headerText(strings.ReplaceAll(string(wire.Encode(use)), "/", `\/`))
+}
+
+// defaultIndexing is the indexing policy of a container whose client sent none.
+var defaultIndexing = indexing{"consistent", []indexedPath{{rootPath}}, []indexedPath{{etagPath}}}
+
+// indexingOf returns the indexing policy of a container, with the defaults. Most containers have no other, so their
+// policies are not read.
+func indexingOf(cont *docstore.Container) (policy indexing) {
+	raw := cont.Spec().Meta
+	if !bytes.Contains(raw, []byte(`"indexingPolicy"`)) {
+		return defaultIndexing
+	}
+	p := properties{}
+	if said, ok := readMeta(raw).Body["indexingPolicy"]; ok {
+		p["indexingPolicy"] = said
+	}
+	p.complete("indexingPolicy", indexingDefaults(p))
+	p.settlePaths()
+	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
+	return policy
 }
 
 // covers reports whether a path such as /a/b/? is indexed: the longest path of the policy that contains it decides.

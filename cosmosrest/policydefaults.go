@@ -17,14 +17,14 @@ const etagPath = `/"_etag"/?`
 // indexingDefaults returns the defaults of an indexing policy: all paths. The ETag is excluded by settlePaths, because
 // the client may have included it.
 func indexingDefaults(p properties) properties {
-	included := []indexedPath{{rootPath}}
+	included := defaultIndexing.Included
 	var policy indexing
 	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
 	if strings.EqualFold(policy.Mode, "none") {
 		included = []indexedPath{}
 	}
 	return properties{
-		"indexingMode": wire.Encode("consistent"), "automatic": wire.Encode(true),
+		"indexingMode": wire.Encode(defaultIndexing.Mode), "automatic": wire.Encode(true),
 		"includedPaths": wire.Encode(included), "excludedPaths": wire.Encode([]indexedPath{}),
 	}
 }

@@ -151,6 +151,9 @@ func (q *Query) Refused() error { return q.parsed.Refused() }
 // SortPaths returns the paths by which the query sorts.
 func (q *Query) SortPaths() []sql.SortPath { return q.parsed.SortPaths() }
 
+// SortsDocuments reports whether the paths of SortPaths begin at the document.
+func (q *Query) SortsDocuments() bool { return q.parsed.SortsDocuments() }
+
 // FilterPaths returns the paths by which the query filters and sorts.
 func (q *Query) FilterPaths() []string { return q.parsed.FilterPaths() }
 

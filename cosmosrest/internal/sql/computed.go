@@ -22,8 +22,14 @@ func ParseComputed(name, text string) (*Computed, error) {
 		return nil, failf(-1, "The query of the computed property %s is not of the form SELECT VALUE expression FROM c.",
 			clip(name))
 	}
+	if _, err := q.Bind(nil); err != nil {
+		return nil, err
+	}
 	return &Computed{name, q}, nil
 }
+
+// Name returns the name of the property.
+func (c *Computed) Name() string { return c.name }
 
 // Compute sets the computed properties of the container that the query reads.
 func (b *Bound) Compute(all []*Computed) {

@@ -93,6 +93,8 @@ var codes = []struct{ part, code string }{
 	{"'TOP' is not supported in subqueries", "SC2203"},
 	{"'OFFSET LIMIT' clause is not supported in subqueries", "SC2204"},
 	{"The index of an array or object must be a constant", "SC2990"},
+	{"The SQL query exceeded the maximum number of joins", "SC3002"},
+	{"The SQL query text exceeded the maximum limit", "SC3020"},
 	{"ORDER BY item expression could not be mapped to a document path", "2206"},
 }
 

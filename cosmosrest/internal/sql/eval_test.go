@@ -570,12 +570,15 @@ var refusals = []struct{ query, want string }{
 		"SELECT * FROM c WHERE 1" + strings.Repeat("??1", 600),
 		"The query is too complex: more than 500 operators in a chain.",
 	},
-	{"SELECT 1 FROM c" + strings.Repeat(" JOIN c.x[0]", 40), "The query has more than 31 JOINs."},
+	{
+		"SELECT 1 FROM c" + strings.Repeat(" JOIN c.x[0]", 40),
+		"The SQL query exceeded the maximum number of joins. The allowed limit is 31.",
+	},
 	{
 		"SELECT 1 FROM c GROUP BY 1" + strings.Repeat(",1", 40),
 		"The query has more than 32 expressions in GROUP BY.",
 	},
-	{strings.Repeat(" ", 513<<10), "The query is 525312 bytes long: want at most 524288."},
+	{strings.Repeat(" ", 513<<10), "The SQL query text exceeded the maximum limit of 524288 characters."},
 }
 
 func TestRefusals(t *testing.T) {

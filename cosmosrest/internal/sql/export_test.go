@@ -42,8 +42,8 @@ func Merge(info QueryInfo, parts [][]string) []string {
 
 // Functions are the names of the built-in functions, in order. Those for the queries of plans are not among them.
 func Functions() []string {
-	names := append(slices.Collect(maps.Keys(functions)), "DOCUMENTID", "FULLTEXTSCORE", "IIF", "RRF", "VECTORDISTANCE",
-		"MAKELIST", "MAKESET")
+	names := append(slices.Collect(maps.Keys(functions)), "DOCUMENTID", "FULLTEXTSCORE", "IIF", "RRF", "VECTORDISTANCE")
+	names = append(names, slices.Collect(maps.Keys(aggregateTypes))...)
 	names = slices.DeleteFunc(names, func(name string) bool { return name[0] == '_' })
 	slices.Sort(names)
 	return names

@@ -12,7 +12,8 @@ import "slices"
 // multiply.
 func (c *compiler) compileSources(p *plan, refs []*sourceRef) {
 	if len(refs) > maxJoins {
-		c.failFirst(failf(refs[maxJoins].Pos.Offset, "The query has more than %d JOINs.", maxJoins-1))
+		c.failFirst(failf(refs[maxJoins].Pos.Offset, "The SQL query exceeded the maximum number of joins. The allowed "+
+			"limit is %d.", maxJoins-1))
 		return
 	}
 	for i, ref := range refs {

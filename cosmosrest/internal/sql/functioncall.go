@@ -60,6 +60,8 @@ func specialRule(upper string) specialCall {
 		return compileChoice
 	case "DOCUMENTID":
 		return compileDocumentID
+	case "NOW":
+		return compileNow
 	case "VECTORDISTANCE", "_VECTORSCORE":
 		return vectorCall(upper[0] == '_')
 	case "FULLTEXTSCORE", "RRF":
@@ -96,7 +98,11 @@ func (c *compiler) compileCall(name string, a *args, at int) node {
 	if !c.checkArity(name, len(a.list()), fn.min, fn.max, at) {
 		return constant{}
 	}
-	return call{fn, c.compileList(a.list())}
+	args := c.compileList(a.list())
+	if strings.HasPrefix(upper, "FULLTEXTCONTAINS") {
+		c.terms = append(c.terms, fixedTerms(name, args[1:], a.list()[1:], false)...)
+	}
+	return call{fn, args}
 }
 
 // documentID is DOCUMENTID(c): the number in the document's resource id.

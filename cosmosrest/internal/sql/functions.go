@@ -13,7 +13,7 @@ import (
 // value, because with a typing error the query would otherwise silently return no documents.
 var functions = register(
 	typeFunctions, textTests, textFunctions, conversions, arrayFunctions, mathFunctions, intFunctions, timeFunctions,
-	wordFunctions, spatialFunctions)
+	wordFunctions, spatialFunctions, containsFunctions, arrayStatistics, dateFunctions)
 
 // register joins the tables of all files.
 func register(tables ...map[string]*function) map[string]*function {

@@ -25,6 +25,7 @@ type compiler struct {
 	memos  map[string]int // path into the document to the index of its memo
 	agg    *aggregation
 	counts []count
+	terms  []fixedTerm
 	apart  []*plan // subqueries that read the container themselves, the innermost first
 
 	comparesVectors bool // a call of VectorDistance was compiled

@@ -26,6 +26,7 @@ type Query struct {
 	plan   *plan
 	params map[string]int // index of each parameter that the query uses
 	counts []count
+	terms  []fixedTerm
 	apart  []*plan // subqueries that read the container themselves
 	slots  int
 	memos  int
@@ -51,7 +52,9 @@ func ParseCondition(text string) (*Query, error) {
 // accepted as the other: a condition with SELECT would filter nothing.
 func parse(text string, isCondition bool) (*Query, error) {
 	if len(text) > maxQuery {
-		return nil, failf(-1, "The query is %d bytes long: want at most %d.", len(text), maxQuery)
+		err := failf(0, "The SQL query text exceeded the maximum limit of %d characters.", maxQuery)
+		err.End = len(text)
+		return nil, err
 	}
 	stmt, err := parser().ParseString("", text)
 	if err != nil {
@@ -83,7 +86,7 @@ func parse(text string, isCondition bool) (*Query, error) {
 		query.sorting = sortingOf(text, stmt.Query, query.plan)
 		query.strict = strictnessOf(text, stmt.Query)
 	}
-	query.apart, query.comparesVectors = c.apart, c.comparesVectors
+	query.apart, query.comparesVectors, query.terms = c.apart, c.comparesVectors, c.terms
 	query.params, query.counts, query.slots, query.memos = c.params, c.counts, c.slots+1, len(c.memos)
 	return query, nil
 }
@@ -140,7 +143,7 @@ type Bound struct {
 
 // Bind sets the query's parameters. As in the service, unused parameters are ignored, and missing parameters are
 // undefined. Bind returns an *Error if a parameter comes twice, has no name with @, or is not JSON, or if a count of
-// TOP, OFFSET or LIMIT is not a whole number.
+// TOP, OFFSET or LIMIT is not a whole number, or if a term of a full text search is no term.
 func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	b := &Bound{q: q}
 	b.f = frame{
@@ -172,6 +175,11 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	}
 	for _, count := range q.counts {
 		if err := count.check(count.node.eval(&b.f)); err != nil {
+			return nil, err
+		}
+	}
+	for _, term := range q.terms {
+		if err := term.check(&b.f); err != nil {
 			return nil, err
 		}
 	}

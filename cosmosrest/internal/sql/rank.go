@@ -23,7 +23,7 @@ type ranking struct {
 // rankComponent is FullTextScore or VectorDistance.
 type rankComponent struct {
 	text   node   // property of FullTextScore
-	terms  []node // of FullTextScore: strings, and arrays of strings
+	terms  []node // of FullTextScore: terms, and arrays of terms
 	vector *closeness
 }
 
@@ -104,7 +104,9 @@ func compileComponent(c *compiler, e *expr) rankComponent {
 			c.failFirst(failf(list[0].Pos.Offset, "The first argument of the FullTextScore function must be a path "+
 				"to a property, such as c.text."))
 		}
-		return rankComponent{text: text, terms: c.compileList(list[1:])}
+		terms := c.compileList(list[1:])
+		c.terms = append(c.terms, fixedTerms("FullTextScore", terms, list[1:], true)...)
+		return rankComponent{text: text, terms: terms}
 	case "VECTORDISTANCE":
 		if v, ok := c.compileExpr(e).(vectorDistance); ok {
 			return rankComponent{vector: &closeness{v}}
@@ -129,12 +131,12 @@ func ofDocument(n node) bool {
 	return false
 }
 
-// phrases returns the phrases of FullTextScore. Values that are not strings have none.
-func (r *rankComponent) phrases(f *frame) []string {
-	var all []string
+// searchTerms returns the terms of FullTextScore. Other values of a document are left out.
+func (r *rankComponent) searchTerms(f *frame) []searchTerm {
+	var all []searchTerm
 	add := func(v value) {
-		if v.kind == str {
-			all = append(all, phrase(v))
+		if term, ok := v.searchTerm(); ok {
+			all = append(all, term)
 		}
 	}
 	for _, term := range r.terms {
@@ -152,7 +154,7 @@ func (r *rankComponent) phrases(f *frame) []string {
 
 // rankPart is what a component knows of a document.
 type rankPart struct {
-	counts  []float64 // how often each phrase occurs
+	counts  []float64 // how often each term occurs
 	words   float64
 	score   float64
 	defined bool
@@ -161,7 +163,7 @@ type rankPart struct {
 // rankStatistics are the statistics of a component over all documents.
 type rankStatistics struct {
 	words float64
-	hits  []float64 // documents with each phrase
+	hits  []float64 // documents with each term
 }
 
 // noteRanked counts the words of the frame's document.
@@ -188,18 +190,18 @@ func (c *collector) noteRanked(f *frame) {
 	}
 }
 
-// countWords counts the words of a document, and each phrase of FullTextScore.
+// countWords counts the words of a document, and each term of FullTextScore.
 func (r *rankComponent) countWords(f *frame) rankPart {
-	phrases := r.phrases(f)
-	part := rankPart{counts: make([]float64, len(phrases))}
+	terms := r.searchTerms(f)
+	part := rankPart{counts: make([]float64, len(terms))}
 	v := r.text.eval(f)
-	if v.kind != str || !f.spendWork(slowWork*len(v.raw)*(1+len(phrases))) {
+	if v.kind != str || !f.spendWork(slowWork*len(v.raw)*(1+len(terms))) {
 		return part
 	}
 	text := phrase(v)
 	part.words, part.defined = wordCount(text), true
-	for i, p := range phrases {
-		part.counts[i] = phraseCount(text, p)
+	for i, term := range terms {
+		part.counts[i] = term.count(f, text, math.MaxInt32)
 	}
 	return part
 }

@@ -53,7 +53,7 @@ func drawRanked(draw *rand.Rand, n int) (docs []ranked) {
 	return docs
 }
 
-// score is the score of a text by the definition of BM25; ok says whether it has one.
+// score is the score of a text by the definition of BM25; ok says whether it has one. A term may be several, a/b.
 func score(docs []ranked, of func(ranked) string, own ranked, terms ...string) (total float64, ok bool) {
 	if of(own) == "" {
 		return 0, false
@@ -66,8 +66,10 @@ func score(docs []ranked, of func(ranked) string, own ranked, terms ...string) (
 	average := float64(lengths) / float64(len(docs))
 	times := func(d ranked, term string) (n float64) {
 		for i, text := 0, strings.Fields(of(d)); i < len(text); i++ {
-			if strings.HasPrefix(strings.Join(text[i:], " ")+" ", term+" ") {
-				n++
+			for either := range strings.SplitSeq(term, "/") {
+				if strings.HasPrefix(strings.Join(text[i:], " ")+" ", either+" ") {
+					n++
+				}
 			}
 		}
 		return n
@@ -135,6 +137,20 @@ func TestRanksAreThoseComputedByHand(t *testing.T) {
 		}{
 			{"SELECT TOP 5 c.id FROM c ORDER BY RANK FullTextScore(c.text, 'swim')", words(text, "swim")},
 			{"SELECT c.id FROM c ORDER BY RANK FullTextScore(c.text, ['swim', 'red run']) OFFSET 1 LIMIT 4", words(text, "swim", "red run")},
+			// Of the words of the texts, some are near the terms.
+			{
+				"SELECT TOP 5 c.id FROM c ORDER BY RANK FullTextScore(c.text, {'term': 'Swam', 'distance': 1}, 'red')",
+				words(text, "swim", "red"),
+			},
+			{
+				"SELECT TOP 9 c.id FROM c ORDER BY RANK FullTextScore(c.text, [{distance: 1, term: 'o'}, 'run'])",
+				words(text, "a/of", "run"),
+			},
+			{
+				"SELECT TOP 7 * FROM c ORDER BY RANK RRF(FullTextScore(c.text, {'term': @two, 'distance': 2}), " +
+					"FullTextScore(c.title, {'term': 'Redd!', 'distance': 1}))",
+				fuse([][]float64{words(text, "the"), words(title, "red")}, []float64{1, 1}),
+			},
 			{
 				"SELECT TOP 7 * FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'swim', @two), FullTextScore(c.title, 'red'))",
 				fuse([][]float64{words(text, "swim", "the"), words(title, "red")}, []float64{1, 1}),

@@ -18,6 +18,8 @@ type SortPath struct {
 type strictness struct {
 	err  *Error     // nil if the service serves the query
 	sort []SortPath // of the query itself; nil if a sort key is no path
+
+	sortsDocuments bool // the paths of sort begin at the document
 }
 
 // Refused returns the service's refusal of a query that could be computed, or nil.
@@ -32,12 +34,17 @@ func (q *Query) Refused() error {
 // several.
 func (q *Query) SortPaths() []SortPath { return q.strict.sort }
 
+// SortsDocuments reports whether the paths of [Query.SortPaths] begin at the document, so the indexing policy of the
+// container has them. They do not if FROM is a subquery or a part of the document.
+func (q *Query) SortsDocuments() bool { return q.strict.sortsDocuments }
+
 // strictnessOf examines a query. ORDER BY, TOP and OFFSET LIMIT are refused in subqueries, and so are ORDER BY of
-// anything but a path into the document, and an index that depends on the document.
+// anything but a path into the document, and an index that depends on the document. Beyond the service's limits
+// (strictlimits.go), every query is.
 func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 	w := strictWalk{text: text}
 	w.query(stmt)
-	for _, err := range w.found {
+	for _, err := range append(w.counts.refused(text), w.found...) {
 		if s.err == nil {
 			s.err = err
 		} else {
@@ -45,6 +52,7 @@ func strictnessOf(text string, stmt *selectStmt) (s strictness) {
 		}
 	}
 	aliases := documentAliases(stmt)
+	s.sortsDocuments = aliases != nil
 	for _, key := range stmt.Tail.Order {
 		path, ok := w.sortPath(key.Expr, aliases)
 		if !ok {
@@ -91,6 +99,8 @@ type strictWalk struct {
 	text  string
 	found []*Error
 	names int // names of the document, of sources and of their members so far
+
+	counts queryCounts
 }
 
 // sortPath returns a path into the document in the form of an indexing policy.
@@ -133,6 +143,7 @@ func (w *strictWalk) pathSteps(e *expr, aliases []string) (steps []step, ok bool
 
 // query visits the subqueries of a query.
 func (w *strictWalk) query(s *selectStmt) {
+	w.counts.joins += max(0, len(s.From)-1)
 	for _, from := range s.From {
 		if from.In != nil {
 			from = from.In
@@ -207,6 +218,7 @@ func (w *strictWalk) expr(e *expr) {
 		return
 	}
 	w.primary(e.First.Primary)
+	w.counts.addLists(e.Rest)
 	for _, link := range e.Rest {
 		w.primary(link.Right.Primary)
 	}

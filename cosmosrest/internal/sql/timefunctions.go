@@ -37,6 +37,37 @@ var timeFunctions = map[string]*function{
 	"DATETIMEDIFF":        {3, 3, false, dateTimeDiff},
 	"DATETIMEPART":        {2, 2, false, dateTimePart},
 	"DATETIMEFROMPARTS":   {3, 7, false, dateTimeFromParts},
+
+	"NOW":   {0, 2, false, func(f *frame, a []value) value { return fromNow(f, a, 1) }},
+	"AGO":   {2, 2, false, func(f *frame, a []value) value { return fromNow(f, a, -1) }},
+	"YEAR":  ofTime(func(t time.Time) value { return numberValue(float64(t.Year())) }),
+	"MONTH": ofTime(func(t time.Time) value { return numberValue(float64(t.Month())) }),
+	"DAY":   ofTime(func(t time.Time) value { return numberValue(float64(t.Day())) }),
+}
+
+// fromNow returns the current time, moved by a number of units: NOW moves it forward, AGO backward.
+func fromNow(f *frame, args []value, sign int) value {
+	if len(args) == 0 {
+		return timeValue(f.now)
+	}
+	part, known := args[0].part()
+	n, whole := args[1].int()
+	if !known || !whole {
+		return value{}
+	}
+	return moveTime(f.now, part, sign*n)
+}
+
+// compileNow compiles NOW, which has no argument or two.
+func compileNow(c *compiler, name string, list []*expr, at int) node {
+	least, most := 0, 2
+	if len(list) == 1 {
+		least = most
+	}
+	if !c.checkArity(name, len(list), least, most, at) {
+		return constant{}
+	}
+	return call{timeFunctions["NOW"], c.compileList(list)}
 }
 
 // now makes a function of the current time.
@@ -84,7 +115,10 @@ func timeValue(t time.Time) value {
 }
 
 // timeLayouts are the accepted forms of a date. A missing zone means UTC.
-var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.9999999", "2006-01-02T15:04Z", "2006-01-02"}
+var timeLayouts = []string{
+	time.RFC3339Nano, "2006-01-02T15:04:05.9999999", "2006-01-02T15:04Z", "2006-01-02", "2006-01-02Z",
+	"2006-01-02 15:04:05.9999999", "2006-01-02 15:04:05.9999999Z",
+}
 
 // time reads a date.
 func (v value) time() (time.Time, bool) {
@@ -145,15 +179,23 @@ func (v value) part() (timePart, bool) {
 	return part, ok
 }
 
-// dateTimeAdd is DateTimeAdd(unit, n, date). If the sum is outside a duration's range, the result is undefined.
+// dateTimeAdd is DateTimeAdd(unit, n, date).
 func dateTimeAdd(_ *frame, args []value) value {
 	part, ok := args[0].part()
 	n, whole := args[1].int()
 	t, valid := args[2].time()
-	if !ok || !whole || !valid || n != 0 && part.span > math.MaxInt64/time.Duration(max(n, -n)) {
+	if !ok || !whole || !valid {
 		return value{}
 	}
-	if part.months > 0 {
+	return moveTime(t, part, n)
+}
+
+// moveTime adds n units to a time. If the sum is outside a duration's range, the result is undefined.
+func moveTime(t time.Time, part timePart, n int) value {
+	switch {
+	case n != 0 && part.span > math.MaxInt64/time.Duration(max(n, -n)):
+		return value{}
+	case part.months > 0:
 		return timeValue(addMonths(t, n*part.months))
 	}
 	return timeValue(t.Add(time.Duration(n) * part.span))

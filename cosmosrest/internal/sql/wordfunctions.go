@@ -1,13 +1,14 @@
 package sql
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"unicode"
 )
 
 // Full text search, without the service's stemming: words are compared as they are, ignoring case. This is enough to
-// try out a program's queries.
+// try out a program's queries. The terms of a search are in searchterms.go.
 
 // wordFunctions are the functions by name.
 var wordFunctions = map[string]*function{
@@ -39,11 +40,12 @@ var scoreFunction = &function{5, 5, false, func(f *frame, a []value) value {
 	}
 	text := phrase(a[0])
 	var counts, hits []float64
-	for _, term := range f.elementsOf(a[1]) {
-		if !areText(term) || !f.spendWork(len(text)) {
+	for _, v := range f.elementsOf(a[1]) {
+		term, ok := v.searchTerm()
+		if !ok || !f.spendWork(len(text)) {
 			return value{}
 		}
-		counts = append(counts, phraseCount(text, phrase(term)))
+		counts = append(counts, term.count(f, text, math.MaxInt32))
 	}
 	for _, n := range f.elementsOf(a[4]) {
 		hits = append(hits, n.float())
@@ -60,32 +62,34 @@ func isScore(n node) bool {
 // wordCount returns the number of words in a result of phrase.
 func wordCount(text string) float64 { return float64(len(strings.Fields(text))) }
 
-// phraseCount returns how often a text has a phrase; both are results of phrase. Two occurrences may share a blank.
-func phraseCount(text, wanted string) float64 {
-	n := 0
-	for {
+// phraseCount returns how often a text has a phrase, but at most a number; both are results of phrase. Two occurrences
+// may share a blank.
+func phraseCount(text, wanted string, most float64) float64 {
+	n := 0.0
+	for n < most {
 		at := strings.Index(text, wanted)
 		if at < 0 {
-			return float64(n)
+			break
 		}
 		n++
 		text = text[at+len(wanted)-1:]
 	}
+	return n
 }
 
-// search looks for each phrase in the first argument. judge receives which phrases were found, and decides the
-// result.
+// search looks for each term in the first argument. judge receives which terms were found, and decides the result.
 func search(f *frame, args []value, judge func(found []bool) bool) value {
-	if !areText(args...) {
+	if !areText(args[0]) {
 		return value{}
 	}
 	text := phrase(args[0])
 	found := make([]bool, len(args)-1)
-	for i, pattern := range args[1:] {
-		if !f.spendWork(len(text)) {
+	for i, v := range args[1:] {
+		term, ok := v.searchTerm()
+		if !ok || !f.spendWork(len(text)) {
 			return value{}
 		}
-		found[i] = strings.Contains(text, phrase(pattern))
+		found[i] = term.count(f, text, 1) > 0
 	}
 	return boolValue(judge(found))
 }
