@@ -197,7 +197,10 @@ func TestItemRefused(t *testing.T) {
 		{"POST", docs, `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
 		{"PUT", docs + "/a", `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
 		{"PUT", docs + "/a", `["p"]`, `{"id":"a","pk":"q"}`, 400, "1001", "BadRequest", `["q"]`},
-		{"PUT", docs + "/a", ``, `{"id":"a","pk":"p"}`, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
+		{
+			"PUT", docs + "/a", ``, `{"id":"a","pk":"p"}`, 400, "1001", "BadRequest",
+			"PartitionKey value must be supplied",
+		},
 		{"GET", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", docs + "/a", `["p"`, ``, 400, "0", "BadRequest", "partition key"},
 		{"DELETE", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},

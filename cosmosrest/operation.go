@@ -45,7 +45,8 @@ func operationOf(in *wire.Request) (*operation, error) {
 // unserved returns the name of a kind of resources that this server does not have, with its name in paths.
 func unserved(kind string) string {
 	names := map[string]string{
-		"sprocs": "stored procedures", "udfs": "user-defined functions", "clientencryptionkeys": "client encryption keys",
+		"sprocs": "stored procedures", "udfs": "user-defined functions",
+		"clientencryptionkeys": "client encryption keys",
 	}
 	if name := names[kind]; name != "" {
 		return name + " (" + kind + ")"

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
-	"github.com/millrace/changefeed/internal/sentence"
 )
 
 // The policies for searches: which properties are vectors or texts, and their indexes. The server has no such
@@ -183,8 +182,8 @@ func (s *searchIndexes) check(vectors vectorPolicy, texts textPolicy) error {
 	}
 	for i, paths := range s.Composite {
 		if n := len(paths); n < leastComposite {
-			return wire.BadRequest("indexingPolicy.compositeIndexes[%d] has %s: want at least %d, because a single path needs "+
-				"no composite index", i, sentence.Count(n, "path"), leastComposite)
+			return wire.BadRequest("indexingPolicy.compositeIndexes[%d] has the length %d: want at least %d paths, because a "+
+				"single path needs no composite index", i, n, leastComposite)
 		}
 	}
 	return nil

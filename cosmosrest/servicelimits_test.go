@@ -50,14 +50,15 @@ func TestANewContainerHasTheLimitsOfTheService(t *testing.T) {
 		{`"/pk"`, flatOn("4096", "quantizedFlat"), ""},
 		{
 			`"/pk"`, flatOn("506", "Flat"),
-			"indexingPolicy.vectorIndexes has /v of type Flat with 506 dimensions: want at most 505, or quantizedFlat or diskANN",
+			"indexingPolicy.vectorIndexes has /v of type Flat with 506 dimensions: want at most 505, or quantizedFlat or " +
+				"diskANN",
 		},
 		{`"/pk"`, indexed(`"compositeIndexes":[[{"path":"/a"},{"path":"/b"}]]`), ""},
 		{
 			`"/pk"`, indexed(`"compositeIndexes":[[{"path":"/a"},{"path":"/b"}],[{"path":"/c"}]]`),
-			"indexingPolicy.compositeIndexes[1] has 1 path: want at least 2",
+			"indexingPolicy.compositeIndexes[1] has the length 1: want at least 2 paths",
 		},
-		{`"/pk"`, indexed(`"compositeIndexes":[[]]`), "indexingPolicy.compositeIndexes[0] has 0 paths: want at least 2"},
+		{`"/pk"`, indexed(`"compositeIndexes":[[]]`), "indexingPolicy.compositeIndexes[0] has the length 0: want at least 2 paths"},
 		{
 			`"/pk"`, `"indexingPolicy":{"indexingMode":"Lazy"}`,
 			"indexingPolicy.indexingMode is Lazy: want consistent or none",
@@ -75,7 +76,8 @@ func TestANewContainerHasTheLimitsOfTheService(t *testing.T) {
 		body := `{"id":"s","partitionKey":{"paths":[` + test.paths + `],"kind":"Hash","version":2},` + test.more + `}`
 		body = strings.ReplaceAll(body, ",}", "}")
 		if test.want != "" {
-			message := strict.do(t, "POST", "/dbs/db/colls", nil, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
+			a := strict.do(t, "POST", "/dbs/db/colls", nil, body)
+			message := a.refused(t, http.StatusBadRequest, "0", "BadRequest")
 			if plain := strings.ReplaceAll(message, `\`, ""); !strings.Contains(plain, test.want) {
 				t.Errorf("%s: %s, want %s", body, message, test.want)
 			}

@@ -27,8 +27,11 @@ func TestACheckNamesADamagedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = db.Check()
-	if err == nil || !strings.Contains(err.Error(), `orders: item "i1" of ["p"]`) || strings.Contains(err.Error(), `\x`) {
-		t.Errorf("the check says %v, want the item by name, and no bytes", err)
+	if err == nil {
+		t.Fatal("the check finds no damage")
+	}
+	if says := err.Error(); !strings.Contains(says, `orders: item "i1" of ["p"]`) || strings.Contains(says, `\x`) {
+		t.Errorf("the check says %s, want the item by name, and no bytes", says)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)

@@ -98,8 +98,8 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 }
 
 // UpdateDatabase is [DB.ReplaceDatabase] with a function: change receives the present Meta and returns the new Meta.
-// As with [DB.UpdateContainer], no other change comes in between, and change must be fast. An error of change is returned
-// as it is.
+// As with [DB.UpdateContainer], no other change comes in between, and change must be fast. An error of change is
+// returned as it is.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage,
 	error),
 ) (Database, error) {
