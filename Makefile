@@ -309,6 +309,7 @@ conformance-rust: ## the Rust SDK, unconfigured, against this server (skipped wi
 	@command -v cargo >/dev/null || { echo "skipped: this needs cargo"; exit 0; }; \
 	cargo fetch --quiet --locked --manifest-path conformance/rust/Cargo.toml || { echo "skipped: the SDK cannot be had"; exit 0; }; \
 	dir=$$(mktemp -d) && trap 'rm -r "$$dir"' EXIT && $(GO) build -o "$$dir/changefeed" ./cmd/changefeed && \
+	cargo build --quiet --locked --manifest-path conformance/rust/Cargo.toml && \
 	cargo run --quiet --locked --manifest-path conformance/rust/Cargo.toml -- "$$dir/changefeed" "$$dir"
 
 conformance-spring: ## Spring Data against this server (skipped without java, javac and mvn; no registry has its own tests)

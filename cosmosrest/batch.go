@@ -258,6 +258,11 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	if err := p.refusePart(wire.PartKey); err != nil {
 		return nil, err
 	}
+	for i := range steps {
+		if err := p.refuseLongKey(c.s, steps[i].write.Op); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.checkSession(&c.in, steps); err != nil {
 		return nil, err
 	}

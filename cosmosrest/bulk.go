@@ -95,6 +95,7 @@ func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 				p.part.ID, wanted.ID)
 		}
 		b.places[i] = p
+		s.wrong = cmp.Or(s.wrong, p.refuseLongKey(c.s, s.write.Op))
 	}
 	return b.admitOperations(c)
 }

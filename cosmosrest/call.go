@@ -181,7 +181,9 @@ func (c *call) targetContainer() (*docstore.Container, error) {
 	// session tokens of the deleted container.
 	if want := c.in.Header(wire.HeaderContainerRID); want != "" && want != found.RID() {
 		return nil, wire.Errorf(http.StatusBadRequest, wire.SubWrongRID, wire.CodeBadRequest,
-			"the container has the resource id %s: want %s, it was made anew", found.RID(), want)
+			"header %s is %.64q: want %s, the resource id of container %q. A container that the client knows was deleted, and "+
+				"another one was created under its name: read the container again", strings.ToLower(wire.HeaderContainerRID),
+			want, found.RID(), found.ID())
 	}
 	c.setOwner(found)
 	if kind := c.in.Target.Kind; kind == "docs" || kind == "colls" {

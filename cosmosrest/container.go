@@ -35,6 +35,11 @@ func postContainers(c *call) error {
 	if err != nil {
 		return err
 	}
+	if !c.s.o.Lenient {
+		if err := p.checkNew(spec); err != nil {
+			return err
+		}
+	}
 	if len(spec.Paths) > 1 && !wire.HasMultiHash(c.out.Version) {
 		return wire.BadRequest("The 'kind' value 'MultiHash' specified in the partition key definition is invalid. "+
 			"Please choose 'Hash' partition type. The request has x-ms-version: %s, and hierarchical keys need a later "+

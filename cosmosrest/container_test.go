@@ -213,7 +213,7 @@ func TestContainerRefusals(t *testing.T) {
 		{`"partitionKey":5`, "partitionKey is 5"},
 		{`"partitionKey":{}`, "partitionKey.paths has 0 paths"},
 		{`"partitionKey":{"paths":["/a","/b","/c","/d"]}`, "Too many partition key paths"},
-		{`"partitionKey":{"paths":["a"]}`, "partition key path"},
+		{`"partitionKey":{"paths":["a"]}`, "partition key component definition path 'a' could not be accepted"},
 		{`"partitionKey":{"paths":["/a"],"kind":"Range"}`, `partitionKey.kind is \"Range\"`},
 		{`"partitionKey":{"paths":["/a","/b"],"kind":"Hash"}`, "partitionKey.kind is Hash with 2 paths"},
 		{`"partitionKey":{"paths":["/a"],"version":3}`, "partitionKey.version is 3"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
@@ -77,7 +78,8 @@ func errorOf(err error) *wire.Error {
 		e.Sub, e.Details = q.Sub, q.JSON()
 		return e
 	}
-	e := &wire.Error{Message: wire.Clip(err.Error())}
+	// The service's sentences about a condition come before the message, and say what the end of the error says.
+	e := &wire.Error{Message: wire.Clip(strings.TrimSuffix(err.Error(), ": "+feed.ErrPrecondition.Error()))}
 	// An error may match several of these cases. Special errors come before the errors that they wrap:
 	// ErrPrecondition before ErrConflict, and ErrTooLarge before ErrBadRequest.
 	switch {

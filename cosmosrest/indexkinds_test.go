@@ -68,7 +68,7 @@ func TestIndexingPoliciesHaveTheFormOfTheVersion(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, Options{})
+			w := newWorld(t, Options{Lenient: true}) // new containers of the service are not lazy any more
 			w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"]},"indexingPolicy":`+test.sent+`}`, nil)
 			for version, want := range map[string]string{
 				"2015-12-16": test.before, "2018-08-31": test.before,

@@ -2,6 +2,7 @@ package cosmosrest
 
 import (
 	"cmp"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"strings"
@@ -53,6 +54,27 @@ func (c *call) findLogical(cont *docstore.Container, key feed.PartitionKey) (log
 	return l, c.admitRequest(cont, l.part.ID)
 }
 
+// maxKeyValue is the number of bytes of a level of a partition key in the service.
+const maxKeyValue = 2048
+
+// refuseLongKey refuses a new item whose key is too long for the service, unless the server is lenient. In containers
+// of version 1, whose hash reads the beginning of a key, the service accepts longer keys. Items that exist already are
+// read, changed and deleted under every key.
+func (p *logical) refuseLongKey(s *Server, op feed.WriteOp) error {
+	isNew := op == feed.WriteCreate || op == feed.WriteUpsert
+	if !isNew || s.o.Lenient || len(p.Key()) <= maxKeyValue || p.cont.Spec().HashVersion == 1 {
+		return nil
+	}
+	var levels []any
+	_ = json.Unmarshal([]byte(p.Key()), &levels) // cannot fail: it is in canonical form
+	for i, level := range levels {
+		if text, _ := level.(string); len(text) > maxKeyValue {
+			return wire.BadRequest("level %d of the partition key has %d bytes: want at most %d", i+1, len(text), maxKeyValue)
+		}
+	}
+	return nil
+}
+
 // findItem finds the item that the path names. On a lenient server, the partition key may come from body, if body is
 // set.
 func (c *call) findItem(body []byte) (ref itemRef, err error) {
@@ -73,11 +95,7 @@ func (c *call) findItem(body []byte) (ref itemRef, err error) {
 		}
 	}
 	if key == "" {
-		sub := 0
-		if c.in.Method == http.MethodGet {
-			sub = wire.SubKeyMismatch
-		}
-		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest,
+		return ref, wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
 			wire.NoKey+" PartitionKey value must be supplied for this operation: want the header "+
 				"x-ms-documentdb-partitionkey")
 	}

@@ -197,10 +197,13 @@ func TestItemRefused(t *testing.T) {
 		{"POST", docs, `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
 		{"PUT", docs + "/a", `["p"]`, big, 413, "0", "RequestEntityTooLarge", "too large"},
 		{"PUT", docs + "/a", `["p"]`, `{"id":"a","pk":"q"}`, 400, "1001", "BadRequest", `["q"]`},
-		{"PUT", docs + "/a", ``, `{"id":"a","pk":"p"}`, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
+		{
+			"PUT", docs + "/a", ``, `{"id":"a","pk":"p"}`, 400, "1001", "BadRequest",
+			"PartitionKey value must be supplied",
+		},
 		{"GET", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", docs + "/a", `["p"`, ``, 400, "0", "BadRequest", "partition key"},
-		{"DELETE", docs + "/a", ``, ``, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
+		{"DELETE", docs + "/a", ``, ``, 400, "1001", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", "/dbs/db/colls/x/docs/a", `["p"]`, ``, 404, "0", "NotFound", "Resource Not Found"},
 	} {
 		says := w.do(t, c.method, c.path, map[string]string{"x-ms-documentdb-partitionkey": c.key}, c.body).refused(t,

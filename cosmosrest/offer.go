@@ -69,7 +69,16 @@ func offered(c *call) (*offer, error) {
 // impliedOffer returns the offer of a container that was created without an offer and whose database has none. As in
 // the service, such a container has an offer that clients can read and replace.
 func impliedOffer(c *call) *offer {
-	return &offer{version: newVersion(), ID: c.s.newOfferID(), RU: minManual, Implied: true}
+	return &offer{version: newVersion(), ID: c.s.newOfferID(), RU: c.s.impliedThroughput(), Implied: true}
+}
+
+// impliedThroughput returns what such an offer shows: the budget of containers without an offer, if an offer can have
+// this throughput, and otherwise the service's minimum.
+func (s *Server) impliedThroughput() int {
+	if ru := s.o.Throughput; ru >= minManual && ru <= maxThroughput && ru%stepManual == 0 {
+		return ru
+	}
+	return minManual
 }
 
 // newOfferID returns four letters and digits. Clients read them as the base64 of three bytes.
@@ -163,6 +172,9 @@ func (s *Server) offers() []owned {
 	}
 	for _, cont := range s.db.Containers() {
 		if o := readMeta(cont.Spec().Meta).Offer; o != nil {
+			if o.Implied { // the server may have been started with another budget since
+				o.RU = s.impliedThroughput()
+			}
 			all = append(all, owned{offer: o, rid: cont.RID(), self: cont.Self(), container: cont.Name()})
 		}
 	}
@@ -222,7 +234,7 @@ func queryOffers(c *call) error {
 
 // eachOffer calls answer with all offers.
 func eachOffer(c *call, answer func(resources, *call) error) error {
-	if err := c.allowAction(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadManaged); err != nil {
 		return err
 	}
 	all := resources{member: "Offers"}
@@ -234,7 +246,7 @@ func eachOffer(c *call, answer func(resources, *call) error) error {
 
 // readOffer answers with an offer.
 func readOffer(c *call) error {
-	if err := c.allowAction(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadManaged); err != nil {
 		return err
 	}
 	o, err := c.s.offer(c.in.Target.ID)

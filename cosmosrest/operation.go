@@ -21,8 +21,8 @@ type operation struct {
 func operationOf(in *wire.Request) (*operation, error) {
 	table := operations[in.Target.Kind]
 	if table == nil {
-		return nil, wire.BadRequest("this server has no %s: want databases, containers, items, pkranges or offers",
-			in.Target.Kind)
+		return nil, wire.BadRequest("this server has no %s: want dbs, colls, docs, users, permissions, conflicts, offers or "+
+			"pkranges", unserved(in.Target.Kind))
 	}
 	suffix := " one"
 	if in.Target.Feed {
@@ -40,6 +40,18 @@ func operationOf(in *wire.Request) (*operation, error) {
 		in.Method, in.Path(), methods)
 	e.Allow = methods
 	return nil, e
+}
+
+// unserved returns the name of a kind of resources that this server does not have, with its name in paths.
+func unserved(kind string) string {
+	names := map[string]string{
+		"sprocs": "stored procedures", "udfs": "user-defined functions",
+		"clientencryptionkeys": "client encryption keys",
+	}
+	if name := names[kind]; name != "" {
+		return name + " (" + kind + ")"
+	}
+	return kind
 }
 
 // requests are what most kinds of resources have. A nil request does not exist. A POST is either post, which creates or

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
@@ -120,8 +119,6 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 		err = wire.BadRequest("partitionKey.kind is %q: want Hash or MultiHash", key.Kind)
 	case !multi && n > 1:
 		err = wire.BadRequest("partitionKey.kind is Hash with %d paths: want one path, or MultiHash", n)
-	case slices.ContainsFunc(key.Paths, hasBareBlank):
-		err = wire.BadRequest("partitionKey.paths is %q: want names with blanks in quotes, as in /\"my name\"", key.Paths)
 	case key.Version < 0 || key.Version > 2:
 		err = wire.BadRequest("partitionKey.version is %d: want 1 or 2", key.Version)
 	case multi && key.Version == 1:
@@ -130,22 +127,6 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 		return key.Paths, 2, nil
 	}
 	return key.Paths, max(key.Version, 1), err
-}
-
-// hasBareBlank reports whether a path has white space outside quotes. The service refuses such paths.
-func hasBareBlank(path string) bool {
-	var quote rune
-	for _, r := range path {
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '"' || r == '\''):
-			quote = r
-		case quote == 0 && unicode.IsSpace(r):
-			return true
-		}
-	}
-	return false
 }
 
 // defaultTTL returns the default time to live in seconds, or nil.
@@ -206,6 +187,9 @@ type indexedPath struct {
 	Path string `json:"path"`
 }
 
+// lazyMode is the mode of old containers whose index was built later. New containers cannot have it (newcontainer.go).
+const lazyMode = "lazy"
+
 // Paths meaning all paths.
 const (
 	rootPath    = "/*"
@@ -226,7 +210,7 @@ func (p properties) checkIndexing() error {
 		}
 	}
 	switch mode := strings.ToLower(policy.Mode); {
-	case !slices.Contains([]string{"", "consistent", "lazy", "none"}, mode):
+	case !slices.Contains([]string{"", "consistent", lazyMode, "none"}, mode):
 		return wire.BadRequest("indexingPolicy.indexingMode is %q: want consistent or none", policy.Mode)
 	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}) &&
 		!slices.Contains(all, indexedPath{oldRootPath}):

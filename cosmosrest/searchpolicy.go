@@ -42,6 +42,8 @@ type searchIndexes struct {
 	Vectors []vectorIndex  `json:"vectorIndexes"`
 	Texts   []textIndex    `json:"fullTextIndexes"`
 	Spatial []spatialIndex `json:"spatialIndexes"`
+
+	Composite [][]indexedPath `json:"compositeIndexes"`
 }
 
 // vectorIndex is an index of vectors.
@@ -67,15 +69,20 @@ type spatialIndex struct {
 // The limits and names of the service.
 const (
 	maxDimensions   = 4096
+	maxFlat         = 505 // dimensions of a flat index
+	leastComposite  = 2   // paths
 	maxQuantized    = 512 // bytes
 	leastSearchList = 25
 	maxSearchList   = 500
 )
 
+// flatType is the type of an index that keeps whole vectors.
+const flatType = "flat"
+
 var (
 	vectorTypes   = []string{"float32", "float16", "int8", "uint8"}
 	distanceNames = []string{"cosine", "dotproduct", "euclidean"}
-	indexTypes    = []string{"flat", "quantizedFlat", "diskANN"}
+	indexTypes    = []string{flatType, "quantizedFlat", "diskANN"}
 	languages     = []string{"en-US", "fr-FR", "de-DE", "it-IT", "pt-BR", "pt-PT", "es-ES"}
 	spatialTypes  = []string{"Point", "LineString", "Polygon", "MultiPolygon"}
 )
@@ -173,6 +180,12 @@ func (s *searchIndexes) check(vectors vectorPolicy, texts textPolicy) error {
 			return err
 		}
 	}
+	for i, paths := range s.Composite {
+		if n := len(paths); n < leastComposite {
+			return wire.BadRequest("indexingPolicy.compositeIndexes[%d] has the length %d: want at least %d paths, because a "+
+				"single path needs no composite index", i, n, leastComposite)
+		}
+	}
 	return nil
 }
 
@@ -186,6 +199,9 @@ func (v *vectorIndex) check(policy vectorPolicy) error {
 	case !namesOne(indexTypes, v.Type):
 		return wire.BadRequest("The Vector Indexing Policy's Index Type::%s is invalid. want one of %s", v.Type,
 			strings.Join(indexTypes, ", "))
+	case strings.EqualFold(v.Type, flatType) && policy.Embeddings[at].Dimensions > maxFlat:
+		return wire.BadRequest("indexingPolicy.vectorIndexes has %s of type %s with %d dimensions: want at most %d, or "+
+			"quantizedFlat or diskANN", v.Path, v.Type, policy.Embeddings[at].Dimensions, maxFlat)
 	case len(v.ShardKey) > 1:
 		return wire.BadRequest("The number of shard paths defined in the Vector Indexing Policy: %d exceeds the maximum: 1.",
 			len(v.ShardKey))

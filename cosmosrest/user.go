@@ -17,7 +17,7 @@ type user struct {
 
 // users are the users of a database. If a user is renamed, the user keeps the permissions.
 var users = &elementKind[user, *user]{
-	name: "user", kind: "users", member: "Users", unique: "id", random: 4, read: auth.ReadMetadata,
+	name: "user", kind: "users", member: "Users", unique: "id", random: 4, read: auth.ReadManaged,
 	parse:    readUser,
 	check:    func(*call) error { return nil },
 	targetID: func(t *wire.Target) string { return t.User },

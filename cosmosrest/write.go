@@ -46,12 +46,15 @@ func createItem(c *call) error {
 	}
 	// This check follows the parsing of the body, because on a lenient server the key comes from the body.
 	if key == "" {
-		if key, err = c.s.keyOf(cont, w.Body); err != nil {
+		if key, err = c.s.keyOf(&c.in, cont, w.Body); err != nil {
 			return err
 		}
 	}
 	p, err := c.findLogical(cont, key)
 	if err != nil {
+		return err
+	}
+	if err := p.refuseLongKey(c.s, w.Op); err != nil {
 		return err
 	}
 	return c.writeItems(p, w)
@@ -77,12 +80,22 @@ func (s *Server) storedForm(body []byte) ([]byte, error) {
 }
 
 // keyOf returns the partition key of a body that came without a partition key header.
-func (s *Server) keyOf(cont *docstore.Container, body []byte) (feed.PartitionKey, error) {
+func (s *Server) keyOf(in *wire.Request, cont *docstore.Container, body []byte) (feed.PartitionKey, error) {
 	if !s.o.Lenient {
-		return "", wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
-			wire.NoKey+" Want the header x-ms-documentdb-partitionkey")
+		return "", missingKey(in)
 	}
 	return cont.KeyOf(body)
+}
+
+// missingKey returns the 400 of a create without a key. As in the service, the type of the body decides whether a POST
+// is a query, so the sender of a query with the type of an item gets this error, too.
+func missingKey(in *wire.Request) *wire.Error {
+	hint := ""
+	if in.Flag(wire.HeaderIsQuery) {
+		hint = "; for a query want the Content-Type application/query+json"
+	}
+	return wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
+		wire.NoKey+" Want the header x-ms-documentdb-partitionkey%s", hint)
 }
 
 // unlessOther returns the condition of an upsert with If-Match or If-None-Match on an existing item, or nil. As in

@@ -42,6 +42,16 @@ func (k *checker) addViolation(format string, args ...any) {
 	}
 }
 
+// describe writes a key for people.
+func (k *checker) describe(key []byte) string {
+	return describeKey(key, func(num uint32) string {
+		if k.l != nil && num == k.cont {
+			return k.l.spec.shortName()
+		}
+		return ""
+	})
+}
+
 // eachKey calls f for the keys in [from, to).
 func (k *checker) eachKey(from, to []byte, f func(key, value []byte) error) (err error) {
 	it, err := k.view.Cursor(from, to)
@@ -58,7 +68,7 @@ func (k *checker) eachKey(from, to []byte, f func(key, value []byte) error) (err
 			return err
 		}
 		if err := f(it.Key(), value); err != nil {
-			return fmt.Errorf("key %q: %w", it.Key(), err)
+			return fmt.Errorf("%s: %w", k.describe(it.Key()), err)
 		}
 	}
 	return it.Err()
@@ -112,7 +122,7 @@ func (k *checker) readNumbers(key []byte, n int) ([]int64, error) {
 		return numbers, err
 	}
 	if decodeNumbers(value, numbers) != nil {
-		k.addViolation("record %q is broken", key)
+		k.addViolation("record of %s is broken", k.describe(key))
 	}
 	return numbers, nil
 }
@@ -210,7 +220,7 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 func (k *checker) checkPresent(what string, key, value []byte) error {
 	v, found, err := k.view.Get(key)
 	if err == nil && (!found || !bytes.Equal(v, value)) {
-		k.addViolation("%s has %q for %q: want %q", what, v, key, value)
+		k.addViolation("%s has %q for %s: want %q", what, v, k.describe(key), value)
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func movedFrom(cont, log uint32, number int64, room int) []byte {
 // splitMoved splits the tail of a key of movedKey.
 func splitMoved(tail []byte) (log uint32, number int64, doc []byte, err error) {
 	if len(tail) < 4+8 {
-		return 0, 0, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return 0, 0, nil, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	return binary.BigEndian.Uint32(tail), int64(binary.BigEndian.Uint64(tail[4:])), tail[4+8:], nil
 }

@@ -216,7 +216,8 @@ func (m *merge) loadBodies(batch []lookup) (err error) {
 // valueAt returns the value of a key that must exist.
 func valueAt(it *engine.Cursor, key []byte) ([]byte, error) {
 	if !it.Seek(key) || !bytes.Equal(it.Key(), key) {
-		return nil, cmp.Or(it.Err(), fmt.Errorf("%w: key %q, which an index names, is missing", ErrCorrupt, key))
+		return nil, cmp.Or(it.Err(), fmt.Errorf("%w: %s, which an index names, is missing", ErrCorrupt,
+			describeKey(key, unnamed)))
 	}
 	return it.Value()
 }

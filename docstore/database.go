@@ -98,23 +98,28 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 }
 
 // UpdateDatabase is [DB.ReplaceDatabase] with a function: change receives the present Meta and returns the new Meta.
-// As with [DB.UpdateContainer], no other change comes in between, and change must be fast.
+// As with [DB.UpdateContainer], no other change comes in between, and change must be fast. An error of change is
+// returned as it is.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage,
 	error),
 ) (Database, error) {
 	var database Database
+	var refused error
 	err := db.committer.runAlone(ctx, func(g *group) (err error) {
 		old, ok := db.database(id)
 		if !ok {
 			return feed.ErrNotFound
 		}
-		if old.Meta, err = change(slices.Clone(old.Meta)); err != nil {
-			return err
+		if old.Meta, refused = change(slices.Clone(old.Meta)); refused != nil {
+			return refused
 		}
 		database, err = g.storeDatabase(old)
 		return err
 	})
-	if err != nil {
+	switch {
+	case refused != nil:
+		return Database{}, refused
+	case err != nil:
 		return Database{}, fmt.Errorf("replace database %q: %w", id, err)
 	}
 	return database.clone(), nil

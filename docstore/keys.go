@@ -2,6 +2,7 @@ package docstore
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -122,6 +123,28 @@ const (
 // endsDocument reports whether the version is a delete or an expiry.
 func (o entryOp) endsDocument() bool { return o == opDelete || o == opExpire }
 
+// describeKey writes a key for people, without its raw bytes. nameOf returns the name of a container, or "".
+func describeKey(key []byte, nameOf func(num uint32) string) string {
+	if len(key) < prefixSize || key[0] == tableMeta || key[0] == tableDatabase {
+		return fmt.Sprintf("table %q", key[:min(1, len(key))])
+	}
+	num := binary.BigEndian.Uint32(key[1:])
+	of := cmp.Or(nameOf(num), fmt.Sprint("container ", num))
+	switch tail := key[prefixSize:]; {
+	case key[0] == tableLog && len(tail) >= addrSize:
+		at := parseAddr(tail)
+		return fmt.Sprintf("%s: version of LSN %d in partition %d", of, at.lsn, at.log)
+	case key[0] == tableDoc:
+		if _, pk, id, err := splitDoc(tail); err == nil {
+			return fmt.Sprintf("%s: item %q of %s", of, id, pk)
+		}
+	}
+	return fmt.Sprintf("%s: table %q", of, key[:1])
+}
+
+// unnamed is for a key whose container has no known name.
+func unnamed(uint32) string { return "" }
+
 const prefixSize = 1 + 4 // of a key in a table: the table and the container
 
 // tableKey begins a key of a table, with room for extra bytes.
@@ -135,7 +158,7 @@ func tableKey(table byte, cont uint32, extra int) []byte {
 // splitKey splits a key begun by tableKey into the container and the rest.
 func splitKey(key []byte) (cont uint32, tail []byte, err error) {
 	if len(key) < prefixSize {
-		return 0, nil, fmt.Errorf("key %q: %w", key, fields.ErrShort)
+		return 0, nil, fmt.Errorf("key of %d bytes: %w", len(key), fields.ErrShort)
 	}
 	return binary.BigEndian.Uint32(key[1:]), key[prefixSize:], nil
 }
@@ -160,7 +183,7 @@ func lowKey(cont, log uint32) []byte {
 // splitNumber reads the tail of a key of countKey or lowKey.
 func splitNumber(tail []byte) (uint32, error) {
 	if len(tail) != 4 {
-		return 0, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return 0, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	return binary.BigEndian.Uint32(tail), nil
 }
@@ -185,7 +208,7 @@ func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
 	epk, rest, ok := bytes.Cut(tail, []byte{0})
 	pk, id, ok2 := bytes.Cut(rest, []byte{0})
 	if !ok || !ok2 {
-		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return nil, nil, nil, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	return epk, pk, id, nil
 }
@@ -205,7 +228,7 @@ func splitID(tail []byte) (id, epk, pk []byte, err error) {
 	j := bytes.LastIndexByte(tail, 0)
 	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
 	if i < 0 {
-		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return nil, nil, nil, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	return tail[:i], tail[i+1 : j], tail[j+1:], nil
 }
@@ -220,7 +243,7 @@ func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
 // splitUnique splits the tail of a key of uniqueKey.
 func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
 	if len(tail) == 0 {
-		return 0, nil, nil, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return 0, nil, nil, nil, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	epk, pk, value, err = splitDoc(tail[1:])
 	return int(tail[0]), epk, pk, value, err
@@ -236,7 +259,7 @@ func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
 // splitTTL splits the tail of a key of ttlKey into the expiry and the document, which has the form of appendDoc.
 func splitTTL(tail []byte) (expiry int64, doc []byte, err error) {
 	if len(tail) < 8 {
-		return 0, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return 0, nil, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	return int64(binary.BigEndian.Uint64(tail)), tail[8:], nil
 }
@@ -259,7 +282,7 @@ func appendAddr(b []byte, a addr) []byte {
 // splitAddr reads the tail of a log key.
 func splitAddr(tail []byte) (addr, error) {
 	if len(tail) != addrSize {
-		return addr{}, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return addr{}, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	return parseAddr(tail), nil
 }
@@ -294,7 +317,7 @@ func tallyKey(cont uint32, at tallyAt) []byte {
 // splitTally reads the tail of a key of tallyKey.
 func splitTally(tail []byte) (tallyAt, error) {
 	if len(tail) != 4+8 {
-		return tallyAt{}, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
+		return tallyAt{}, fmt.Errorf("key of %d bytes: %w", len(tail), fields.ErrShort)
 	}
 	return tallyAt{binary.BigEndian.Uint32(tail), int64(binary.BigEndian.Uint64(tail[4:]))}, nil
 }

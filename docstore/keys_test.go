@@ -138,3 +138,23 @@ func TestKeysSortByPlaceAndByLSN(t *testing.T) {
 		}
 	})
 }
+
+// The errors of a check and of a damaged store name records in words.
+func TestKeysAreDescribedWithoutTheirBytes(t *testing.T) {
+	nameOf := func(num uint32) string { return map[uint32]string{7: "orders"}[num] }
+	for _, c := range []struct {
+		key  []byte
+		want string
+	}{
+		{docKey(7, "05C1", `["p"]`, "i1"), `orders: item "i1" of ["p"]`},
+		{docKey(8, "05C1", `["p"]`, "i1"), `container 8: item "i1" of ["p"]`},
+		{logKey(tableLog, 7, addr{2, 41, 0}), "orders: version of LSN 41 in partition 2"},
+		{countKey(7, 1), "orders: table \"n\""},
+		{docKey(7, "05C1", `["p"]`, "i1")[:6], `orders: table "d"`},
+		{[]byte{tableMeta}, `table "` + string(rune(tableMeta)) + `"`},
+	} {
+		if got := describeKey(c.key, nameOf); got != c.want {
+			t.Errorf("%q: %s, want %s", c.key, got, c.want)
+		}
+	}
+}

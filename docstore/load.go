@@ -155,7 +155,7 @@ func (ld loader) readNumbers(key []byte, n int) ([]int64, error) {
 		return numbers, err
 	}
 	if err := decodeNumbers(value, numbers); err != nil {
-		return nil, fmt.Errorf("%w: record %q: %w", ErrCorrupt, key, err)
+		return nil, fmt.Errorf("%w: record of %s: %w", ErrCorrupt, describeKey(key, unnamed), err)
 	}
 	return numbers, nil
 }

@@ -3,7 +3,6 @@ package docstore
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -46,22 +45,10 @@ func (s *salvager) describeKey(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"
 	}
-	if len(key) < 5 || key[0] == tableMeta || key[0] == tableDatabase {
-		return fmt.Sprintf("table %q", key[:1])
-	}
-	name := binary.BigEndian.Uint32(key[1:])
-	of := fmt.Sprint("container ", name)
-	if c := s.containers[name]; c != nil {
-		of = c.Name
-	}
-	switch {
-	case key[0] == tableLog && len(key) >= 5+addrSize:
-		at := parseAddr(key[5:])
-		return fmt.Sprintf("%s: version of LSN %d in partition %d", of, at.lsn, at.log)
-	case key[0] == tableDoc:
-		if _, pk, id, err := splitDoc(key[5:]); err == nil {
-			return fmt.Sprintf("%s: item %q of %s", of, id, pk)
+	return describeKey(key, func(num uint32) string {
+		if c := s.containers[num]; c != nil {
+			return c.Name
 		}
-	}
-	return fmt.Sprintf("%s: table %q", of, key[:1])
+		return ""
+	})
 }

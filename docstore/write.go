@@ -52,8 +52,8 @@ func (w *write) parseBody(c *Container, l *layout, pk string) (key string, err e
 		case w.ID != "" && w.ID != d.id:
 			return "", refuse("id of the body is %q: want %q, that of the write", d.id, w.ID)
 		case pk != "" && string(d.key) != pk:
-			return "", fmt.Errorf("%w: that of item %q is %s: want %s, that of the batch", ErrKeyMismatch, d.id, d.key,
-				pk)
+			return "", fmt.Errorf("%w: that of item %q is %s: want %s, the partition key of the write", ErrKeyMismatch,
+				d.id, d.key, pk)
 		}
 		return string(d.key), w.renderBody(c, l, d, w.Owned)
 	case feed.WritePatch:
@@ -135,8 +135,10 @@ func (w *write) checkCondition() error {
 	case w.old == nil && w.Op != feed.WriteCreate && w.Op != feed.WriteUpsert:
 		return fmt.Errorf("item %q: %w", w.id, feed.ErrNotFound)
 	case w.IfMatch == "" || w.IfMatch == "*" && w.old != nil:
-	case w.old == nil || w.old.etag != w.IfMatch:
-		return fmt.Errorf("item %q: want ETag %s: %w", w.id, w.IfMatch, feed.ErrPrecondition)
+	case w.old == nil:
+		return fmt.Errorf("item %q does not exist: want ETag %s: %w", w.id, w.IfMatch, feed.ErrPrecondition)
+	case w.old.etag != w.IfMatch:
+		return fmt.Errorf("item %q has another ETag: want %s: %w", w.id, w.IfMatch, feed.ErrPrecondition)
 	}
 	if w.If == nil || w.old == nil {
 		return nil

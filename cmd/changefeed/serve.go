@@ -69,7 +69,8 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Cert, "cert", "", "`file` with your certificate and the issuers")
 	f.StringVar(&o.KeyFile, "cert-key", "", "`file` with the private key of --cert")
 	f.StringVar(&o.Level, "consistency", "Session",
-		"`level` that clients are told; each is served as Strong")
+		"`level` that clients are told: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual; "+
+			"each is served as Strong")
 	f.BoolVar(&o.Faults, "faults", false, "fail on order, for tests: docs/testing.md")
 	f.BoolVar(&o.Lenient, "lenient", false, "serve some requests that the service refuses")
 	f.IntVar(&o.Throughput, "ru", 0,

@@ -58,3 +58,29 @@ func TestSnippetForJavaScript(t *testing.T) {
 	}
 	runSnippet(t, "js", dir, "node", "--input-type=module")
 }
+
+// The SDK is in the module of make conformance-go.
+func TestSnippetForGo(t *testing.T) {
+	dir := "../../conformance/go"
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos")
+	list.Dir = dir
+	if err := list.Run(); err != nil {
+		t.Skip("skipped: the SDK for Go is not there: ", err)
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(snippet(t, "go")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runSnippet(t, "go", dir, "go", "run", file)
+}
+
+// make conformance-rust compiles and runs the snippet, which takes minutes.
+func TestSnippetForRust(t *testing.T) {
+	program, err := os.ReadFile("../../conformance/rust/src/bin/snippet.rs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := snippet(t, "rust") + "\n"; got != string(program) {
+		t.Errorf("docs/server.md has another snippet than conformance/rust/src/bin/snippet.rs:\n%s", got)
+	}
+}

@@ -124,7 +124,7 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^clients/python/(README\.md|pyproject\.toml|requirements\.txt)$`),
 	regexp.MustCompile(`^clients/python/([a-z]+/)*(_{0,2}[a-z_]+\.py|py\.typed)$`),
 	regexp.MustCompile(`^conformance/(java|javaserver|spring)/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
-	regexp.MustCompile(`^conformance/rust/(Cargo\.(toml|lock)|src/[a-z]+\.rs)$`),
+	regexp.MustCompile(`^conformance/rust/(Cargo\.(toml|lock)|src/(bin/)?[a-z]+\.rs)$`),
 	regexp.MustCompile(`^conformance/kafka/pom\.xml$`), // the broker itself
 	regexp.MustCompile(`^clients/node/(src/[a-z]+\.ts|test/[a-z-]+\.(mjs|ts)|(pack|eslint\.config)\.mjs)$`),
 	regexp.MustCompile(`^clients/node/(README\.md|(package(-lock)?|(test/)?tsconfig)\.json)$`),

@@ -49,6 +49,21 @@ fn run(binary: &str, dir: &str) -> Result<usize, Box<dyn Error>> {
         let client = CosmosClient::builder().build(account, RoutingStrategy::ProximityTo("East US".into())).await?;
         checks::run_all(&client).await
     })?;
+    let snippet = run_snippet(&server);
     server.stop()?;
+    snippet?;
     Ok(failed)
+}
+
+/// Runs the snippet of docs/server.md, which is a program of its own (bin/snippet.rs), as its reader would.
+fn run_snippet(server: &server::Server) -> Outcome {
+    let program = std::env::current_exe()?.with_file_name("snippet");
+    let output = std::process::Command::new(program)
+        .env("COSMOS_ENDPOINT", &server.endpoint)
+        .env("COSMOS_KEY", &server.key)
+        .output()?;
+    if output.stdout != b"1 databases\n" {
+        return Err(format!("the snippet prints {output:?}, want 1 databases").into());
+    }
+    Ok(())
 }

@@ -229,8 +229,12 @@ func (s *signer) checkDate(text string, now time.Time) error {
 		s.text, s.date = text, date
 	}
 	from, to := s.date.Add(-clockSkew), s.date.Add(clockSkew)
-	if now.Before(from) || now.After(to) {
-		return outOfTime(from, to, now)
+	const want = "want a date within 15 minutes of the server's time, and compare the clocks"
+	switch {
+	case now.Before(from):
+		return outOfTime("the date of the request is in the future: "+want, from, to, now)
+	case now.After(to):
+		return outOfTime("the date of the request is too old: "+want, from, to, now)
 	}
 	return nil
 }

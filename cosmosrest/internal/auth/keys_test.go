@@ -124,6 +124,14 @@ func TestARequestIsGoodForFifteenMinutes(t *testing.T) {
 		"token expiry time: Fri, 02 Jan 2026 02:15:00 GMT, current server time: Fri, 02 Jan 2026 03:04:05 GMT") {
 		t.Errorf("message %q: want it to tell when the token was valid, and the time", got)
 	}
+	for date, want := range map[string]string{
+		"Fri, 02 Jan 2026 02:00:00 GMT": "the date of the request is too old: want a date within 15 minutes",
+		"Thu, 01 Jan 2099 00:00:00 GMT": "the date of the request is in the future: want a date within 15 minutes",
+	} {
+		if got := s.checkDate(date, now).Error(); !strings.Contains(got, want) {
+			t.Errorf("date %s: message %q, want %q in it", date, got, want)
+		}
+	}
 }
 
 // Some clients encode the whole header, and some all but the signature.

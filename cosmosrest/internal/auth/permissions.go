@@ -69,16 +69,16 @@ func (a *Authority) checkResourceToken(token string, now time.Time) (Principal, 
 		return Principal{}, unauthorized(subBadHeader, "The resource token is damaged: %v", err)
 	}
 	if from, until := time.Unix(p.From, 0), time.Unix(p.Until, 0); !now.Before(until) {
-		return Principal{}, outOfTime(from, until, now)
+		return Principal{}, outOfTime("want a newer one", from, until, now)
 	}
 	return Principal{token: p}, nil
 }
 
-// outOfTime returns the 403 of a signature or token that counts at another time.
-func outOfTime(from, until, now time.Time) *wire.Error {
+// outOfTime returns the 403 of a signature or token that counts at another time, with the correction.
+func outOfTime(want string, from, until, now time.Time) *wire.Error {
 	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
-		"The authorization token is not valid at the current time: want a newer one (token start time: %s, token "+
-			"expiry time: %s, current server time: %s)",
+		"The authorization token is not valid at the current time: %s (token start time: %s, token "+
+			"expiry time: %s, current server time: %s)", want,
 		from.UTC().Format(http.TimeFormat), until.UTC().Format(http.TimeFormat), now.UTC().Format(http.TimeFormat))
 	e.Bare = true
 	return e

@@ -20,7 +20,7 @@ type Principal struct {
 // The principals of the keys.
 var (
 	owner  = Principal{all: true}
-	reader = Principal{grants: []grant{{actions: readerActions}}}
+	reader = Principal{grants: []grant{{actions: slices.Concat(readerActions, []string{ReadManaged})}}}
 )
 
 // Resource is the subject of a request, by ids: a container, a database, or the set of all databases.
@@ -80,7 +80,7 @@ func (p *Principal) Refusal(action string, on Resource, r *wire.Request) error {
 	if p.id == "" {
 		return e
 	}
-	if action == Manage {
+	if action == Manage || action == ReadManaged {
 		e.Sub = subManageByToken
 		e.Message = "Request blocked by Auth: The given request [" + r.Method + " " + r.Path() +
 			"] cannot be authorized by an Entra token: want a key"

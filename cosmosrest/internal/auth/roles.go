@@ -11,7 +11,7 @@ import (
 // Roles define which actions a principal may do, and where. The names of actions and of the two built-in roles are
 // the service's, so you can copy a role definition from Azure.
 
-// The actions that roles grant, by the service's names. Only keys grant [Manage].
+// The actions that roles grant, by the service's names. Only keys grant [Manage] and [ReadManaged].
 const (
 	ReadMetadata   = ofAccount + "readMetadata"
 	Query          = ofContainer + "executeQuery"
@@ -21,7 +21,8 @@ const (
 	Replace        = ofContainer + "items/replace"
 	Upsert         = ofContainer + "items/upsert"
 	Delete         = ofContainer + "items/delete"
-	Manage         = "manage" // databases, containers, offers, splits
+	Manage         = "manage"      // databases, containers, offers, splits
+	ReadManaged    = "readManaged" // offers and users: read-only keys may, roles and resource tokens may not
 )
 
 const (
@@ -42,6 +43,10 @@ var (
 	readerActions = []string{ReadMetadata, Query, ReadChangeFeed, ReadItem}
 	itemActions   = []string{Create, ReadItem, Replace, Upsert, Delete}
 )
+
+// idleActions are data actions of the service on what this server does not have: conflicts and stored procedures.
+// A definition of a role may name them, and they grant nothing.
+var idleActions = []string{ofContainer + "manageConflicts", ofContainer + "executeStoredProcedure"}
 
 // Grant contains the rights of a principal in a container, in a database, or everywhere.
 type Grant struct {
@@ -128,5 +133,8 @@ func meaning(name string) ([]string, bool) {
 			return []string{action}, true
 		}
 	}
-	return append(single, everyQuery, everyItemAction, readerRole, contributorRole), false
+	if slices.ContainsFunc(idleActions, func(action string) bool { return strings.EqualFold(name, action) }) {
+		return nil, true
+	}
+	return slices.Concat(single, idleActions, []string{everyQuery, everyItemAction, readerRole, contributorRole}), false
 }

@@ -24,8 +24,9 @@ func RefuseStronger(level, account string) error {
 	}
 	return BadRequest("ConsistencyLevel %s specified in the request is invalid when service is configured with "+
 		"consistency level %s. "+
-		"Ensure the request consistency level is not stronger than the service consistency level.",
-		Consistencies[asked], account)
+		"Ensure the request consistency level is not stronger than the service consistency level. "+
+		"Header x-ms-consistency-level is %s: want %s or a weaker level, or a server that was started with "+
+		"--consistency %s", Consistencies[asked], account, level, account, Consistencies[asked])
 }
 
 // Consistent refuses a read that the server cannot serve as requested: the consistency level is unknown, or the

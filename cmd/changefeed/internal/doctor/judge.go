@@ -94,7 +94,7 @@ func judgeRead(all []place.Glance, o place.Origin) Finding {
 			said)
 	case last.Status == http.StatusUnauthorized:
 		return bad(check, "", Fail, "want the account's key in --account-key, $"+place.KeyVariable+
-			", a connection string or a context", "%s", said)
+			", a connection string or a context, or the key of changefeed serve in $"+place.ServerKeyVariable, "%s", said)
 	case refused:
 		return bad(check, "", Fail, "allow this machine in the firewall of the account, or give its identity a role that "+
 			"reads", "%s", said)

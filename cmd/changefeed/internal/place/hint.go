@@ -55,7 +55,8 @@ var hints = []struct {
 	{
 		func(err error) bool { return Status(err) == http.StatusUnauthorized },
 		"want the account's key in --account-key, $" + KeyVariable +
-			", a connection string or a context; without a key the emulator's is used for a loopback address",
+			", a connection string or a context; the key of changefeed serve may be in $" + ServerKeyVariable +
+			", and without a key the emulator's is used for a loopback address",
 	},
 	{
 		func(err error) bool { dns, ok := errors.AsType[*net.DNSError](err); return ok && dns.IsNotFound },

@@ -76,11 +76,12 @@ func (e Endpoints) Write(to io.Writer) error {
 	if e.Dedicated != "" {
 		lines = append(lines, "dedicated gateway", string(e.Dedicated))
 	}
+	lines = append(lines, "to connect", "export COSMOS_ENDPOINT='"+e.Endpoint+"'", "", "export COSMOS_KEY='"+key+"'")
 	if e.Certificate != "" {
 		file := string(e.Certificate)
 		lines = append(lines,
 			"certificate", file,
-			"to trust it", "export SSL_CERT_FILE='"+file+"'        # Go",
+			"to trust it", "export SSL_CERT_FILE='"+file+"'        # Go, Rust, curl",
 			"", "export REQUESTS_CA_BUNDLE='"+file+"'   # Python",
 			"", "export NODE_EXTRA_CA_CERTS='"+file+"'  # Node")
 	}
