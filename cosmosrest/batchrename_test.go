@@ -47,7 +47,8 @@ func TestAReplaceInABulkRenamesTheItem(t *testing.T) {
 	w.item(t, "a", "")
 	const rename = `{"operationType":"Replace","id":"a","partitionKey":"[\"p\"]","resourceBody":{"id":"b","pk":"p"}}`
 	const read = `{"operationType":"Read","id":"b","partitionKey":"[\"p\"]"}`
-	if _, got := w.bulk(t, `[`+rename+`,`+rename+`,`+read+`]`).results(t, http.StatusMultiStatus); got != "200 404 200" {
+	all := `[` + rename + `,` + rename + `,` + read + `]`
+	if _, got := w.bulk(t, all).results(t, http.StatusMultiStatus); got != "200 404 200" {
 		t.Errorf("statuses %s, want 200 404 200: the item has its new id after the first", got)
 	}
 	items := 0

@@ -26,7 +26,9 @@ func TestRefusalsNameTheCorrection(t *testing.T) {
 		},
 		{"POST", "/dbs/db/users", nil, `{"id":"ada"}`, 409, `database "db" has a user with this id`, "replace"},
 		{
-			"GET", docs, map[string]string{rid: "bad"}, "", 400,
+			"GET", docs,
+			map[string]string{rid: "bad"},
+			"", 400,
 			`header ` + rid + ` is "bad": want `, "made anew",
 		},
 		{

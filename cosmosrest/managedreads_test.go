@@ -20,8 +20,12 @@ func TestOnlyKeysReadThroughputAndUsers(t *testing.T) {
 	self := "/" + w.theOffer(t, "true")["_self"].(string)
 	const query = `{"query":"SELECT * FROM c"}`
 	for _, c := range []struct{ method, path, body string }{
-		{"GET", "/offers", ""}, {"GET", self, ""}, {"POST", "/offers", query},
-		{"GET", "/dbs/db/users", ""}, {"GET", "/dbs/db/users/ada", ""}, {"POST", "/dbs/db/users", query},
+		{"GET", "/offers", ""},
+		{"GET", self, ""},
+		{"POST", "/offers", query},
+		{"GET", "/dbs/db/users", ""},
+		{"GET", "/dbs/db/users/ada", ""},
+		{"POST", "/dbs/db/users", query},
 	} {
 		headers := map[string]string{}
 		if c.body != "" {

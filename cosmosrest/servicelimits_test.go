@@ -12,7 +12,9 @@ func TestAPointOperationWithoutAKeyHasTheSubStatusOfAKey(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.do(t, "POST", docs, under("p"), `{"id":"a","pk":"p"}`).want(t, http.StatusCreated)
 	for _, c := range []struct{ method, path, body string }{
-		{"GET", docs + "/a", ""}, {"DELETE", docs + "/a", ""}, {"PUT", docs + "/a", `{"id":"a","pk":"p"}`},
+		{"GET", docs + "/a", ""},
+		{"DELETE", docs + "/a", ""},
+		{"PUT", docs + "/a", `{"id":"a","pk":"p"}`},
 		{"PATCH", docs + "/a", `{"operations":[{"op":"set","path":"/v","value":1}]}`},
 		{"POST", docs, `{"id":"b","pk":"p"}`},
 	} {
