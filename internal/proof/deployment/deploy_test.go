@@ -4,6 +4,7 @@ package deployment_test
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -167,4 +168,27 @@ func number(t *testing.T, text string) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// A manifest that created leases would let a unit whose leases are gone begin again from its start (docs/deployment.md,
+// "Restarts and lost leases").
+func TestNoManifestCreatesLeases(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(filepath.FromSlash("../../../deploy"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		files++
+		text, err := os.ReadFile(path)
+		for n, line := range strings.Split(string(text), "\n") {
+			setting, _, _ := strings.Cut(line, "#")
+			if strings.Contains(strings.ToLower(setting), "create-leases") {
+				t.Errorf("%s:%d: %s: want no create-leases", path, n+1, line)
+			}
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		t.Errorf("%d files read: %v", files, err)
+	}
 }
