@@ -174,7 +174,8 @@ func number(t *testing.T, text string) int {
 // "Restarts and lost leases").
 func TestNoManifestCreatesLeases(t *testing.T) {
 	files := 0
-	err := filepath.WalkDir(filepath.FromSlash("../../../deploy"), func(path string, entry fs.DirEntry, err error) error {
+	top := filepath.FromSlash("../../../deploy")
+	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
