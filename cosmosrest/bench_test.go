@@ -139,3 +139,30 @@ func BenchmarkBatch(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBulk measures bulks of 100 operations of a key. If each second operation is refused, because its item
+// exists, the bulk costs no more.
+func BenchmarkBulk(b *testing.B) {
+	for name, second := range map[string]string{"AllUpserts": "Upsert", "HalfRefused": "Create"} {
+		b.Run(name, func(b *testing.B) {
+			w, _ := newContainer(b, Options{})
+			var ops []string
+			for i := range 100 {
+				id, kind := fmt.Sprint("item-", i), "Upsert"
+				if newShot(b, "POST", docs, under("p"), kilobyte(id)).at(b, w, 201); i%2 == 1 {
+					kind = second
+				}
+				const op = `{"operationType":%q,"partitionKey":"[\"p\"]","resourceBody":%s}`
+				ops = append(ops, fmt.Sprintf(op, kind, kilobyte(id)))
+			}
+			status := map[string]int{"Upsert": http.StatusOK, "Create": http.StatusMultiStatus}[second]
+			bulk := newShot(b, "POST", docs, map[string]string{
+				"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "False",
+				"x-ms-cosmos-batch-continue-on-error": "True",
+			}, "["+strings.Join(ops, ",")+"]")
+			for b.Loop() {
+				bulk.at(b, w, status)
+			}
+		})
+	}
+}
