@@ -81,7 +81,7 @@ func TestAcceptance10OneStuckKeyCostsLittle(t *testing.T) {
 					<-ctx.Done()
 					return context.Cause(ctx)
 				}
-				// in proportion to its changes: the time must not depend on how they are divided into batches
+				// Virtual time, in proportion to the changes: it must not depend on how they are divided into batches.
 				time.Sleep(time.Duration(len(b.Changes)) * time.Millisecond)
 				return nil
 			}

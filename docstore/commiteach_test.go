@@ -62,7 +62,7 @@ func TestCommitEachBeginsAgainForAnExpiredUniqueKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(2 * time.Second) // until the first has expired
+		time.Sleep(2 * time.Second) // of virtual time, until the first has expired
 		p, err := c.LogicalPartition(feed.Key("p"))
 		if err != nil {
 			t.Fatal(err)
