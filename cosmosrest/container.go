@@ -229,8 +229,7 @@ var systemMembers = []string{"_rid", "_self", "_etag", "_ts", "_docs", "_sprocs"
 func containerJSON(cont *docstore.Container, protocol string) (version, []byte) {
 	spec := cont.Spec()
 	m := readMeta(spec.Meta)
-	p := describe(spec, m.Body)
-	p.shapeIndexing(protocol)
+	p := describe(spec, m.Body, protocol)
 	for _, name := range []string{"docs", "sprocs", "triggers", "udfs", "conflicts"} {
 		p["_"+name] = wire.Encode(name + "/")
 	}

@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-
-	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// The form of an indexing policy in replies. Until 2018 each path had kinds of indexes. Later versions of the protocol
-// leave the kinds out, although clients may still send them.
+// Kinds of indexes in an indexing policy. Until 2018 each path had them. Later versions of the protocol leave them out,
+// although clients may still send them.
 
 // pathIndex is an index of a path, in an old policy.
 type pathIndex struct {
@@ -20,22 +18,6 @@ type pathIndex struct {
 
 // precisions are the precisions of indexes that name none.
 var precisions = map[string]int{"range": -1, "hash": 3}
-
-// shapeIndexing gives the indexing policy the form of a version of the protocol: with or without kinds of indexes.
-func (p properties) shapeIndexing(version string) {
-	own, included := properties{}, []properties{}
-	_ = json.Unmarshal(p["indexingPolicy"], &own) // cannot fail: checked when it was received
-	_ = json.Unmarshal(own["includedPaths"], &included)
-	for _, path := range included {
-		if wire.HasIndexKinds(version) {
-			path["indexes"] = wire.Encode(oldIndexes(path["indexes"]))
-		} else {
-			delete(path, "indexes")
-		}
-	}
-	own["includedPaths"] = wire.Encode(included)
-	p["indexingPolicy"] = wire.Encode(own)
-}
 
 // oldIndexes returns the indexes of a path with those that old versions of the service add: numbers and texts always
 // have one.

@@ -53,6 +53,7 @@ func TestIndexingPoliciesHaveTheFormOfTheVersion(t *testing.T) {
 			`{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}],` +
 				`"excludedPaths":[]}`,
 		},
+		{"a policy that was read before", plain, indexed, plain},
 		{"no path", `{"includedPaths":[],"excludedPaths":[]}`, indexed, plain},
 		{
 			"no index", `{"indexingMode":"None","automatic":false}`,

@@ -1,14 +1,11 @@
 package cosmosrest
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
-	"github.com/millrace/changefeed/docstore"
 )
 
 // Index metrics: the indexes that the service would use for a query. This server has no indexes of paths, so the
@@ -40,26 +37,6 @@ func (q *itemQuery) indexMetrics() string {
 		}
 	}
 	return headerText(strings.ReplaceAll(string(wire.Encode(use)), "/", `\/`))
-}
-
-// defaultIndexing is the indexing policy of a container whose client sent none.
-var defaultIndexing = indexing{"consistent", []indexedPath{{rootPath}}, []indexedPath{{etagPath}}}
-
-// indexingOf returns the indexing policy of a container, with the defaults. Most containers have no other, so their
-// policies are not read.
-func indexingOf(cont *docstore.Container) (policy indexing) {
-	raw := cont.Spec().Meta
-	if !bytes.Contains(raw, []byte(`"indexingPolicy"`)) {
-		return defaultIndexing
-	}
-	p := properties{}
-	if said, ok := readMeta(raw).Body["indexingPolicy"]; ok {
-		p["indexingPolicy"] = said
-	}
-	p.complete("indexingPolicy", indexingDefaults(p))
-	p.settlePaths()
-	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
-	return policy
 }
 
 // covers reports whether a path such as /a/b/? is indexed: the longest path of the policy that contains it decides.

@@ -237,8 +237,9 @@ func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	return nil
 }
 
-// describe returns a container's specification as clients see it, with the other properties sent by the client.
-func describe(s docstore.ContainerSpec, said properties) properties {
+// describe returns a container as clients of a version of the protocol see it: its specification, and other properties
+// that the client sent.
+func describe(s docstore.ContainerSpec, said properties, protocol string) properties {
 	p := properties{}
 	maps.Copy(p, said)
 	if p["partitionKey"] == nil {
@@ -255,8 +256,7 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 	if p["uniqueKeyPolicy"] == nil && len(s.UniqueKeys) > 0 {
 		p["uniqueKeyPolicy"] = uniquePolicyOf(s)
 	}
-	p.complete("indexingPolicy", indexingDefaults(p))
-	p.settlePaths()
+	p["indexingPolicy"] = settledIndexing(p["indexingPolicy"]).encode(protocol)
 	p.complete("conflictResolutionPolicy", conflictDefaults(p))
 	p.complete("geospatialConfig", properties{"type": wire.Encode("Geography")})
 	return p
