@@ -117,8 +117,8 @@ func TestEachChangeIsInOneFileAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: orders, changes: map[string]int{}}
-	parquet := fleettest.Against(server, "orders", folder, "-wait", "100ms")
-	ndjson := fleettest.Against(server, "orders", folder, "-wait", "100ms", "-ndjson")
+	parquet := fleettest.Against(server, "shop/orders", folder, "-wait", "100ms")
+	ndjson := fleettest.Against(server, "shop/orders", folder, "-wait", "100ms", "-ndjson")
 	begin(t, parquet)
 	begin(t, ndjson)
 	ndjson.Start(t)
@@ -210,7 +210,7 @@ func killOne(t *testing.T, f *fleettest.Fleet) {
 
 func TestTheFilesHaveTheLocalStoreAfterKills(t *testing.T) {
 	folder := t.TempDir()
-	all, db := fleettest.KillLocally(t, folder, "archive-data", "orders", "-wait", "100ms")
+	all, db := fleettest.KillLocally(t, folder, "archive-data", "shop/orders", []string{"-wait", "100ms"})
 	orders, err := db.Container("shop/orders")
 	if err != nil {
 		t.Fatal(err)

@@ -21,12 +21,12 @@ import (
 )
 
 var (
-	from   = flag.String("from", "docstore:archive-data#shop/orders", "the container; COSMOS_KEY has an account's key")
-	expire = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
-	length = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
-	target = flag.String("to", "archive-files", "folder of the files; a container needs a folder of its own")
-	format = "parquet" // or ndjson
-	wait   = flag.Duration("wait", 10*time.Second, "how long a file waits for more changes")
+	from       = flag.String("from", "docstore:archive-data#shop/orders", "COSMOS_KEY has an account's key")
+	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
+	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
+	target     = flag.String("to", "archive-files", "folder of the files; a container needs a folder of its own")
+	format     = "parquet" // or ndjson
+	wait       = flag.Duration("wait", 10*time.Second, "how long a file waits for more changes")
 )
 
 // working are the goroutines that end when the context ends.
@@ -44,7 +44,8 @@ func main() {
 		working.Go(func() { write(ctx, u.Source) })
 	}
 	p := must(changefeed.New(u.Source, u.Leases, archive{}, changefeed.Options{
-		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, MaxWait: *wait,
+		Mode: feed.AllVersionsAndDeletes, Expiration: *expiration, Renew: *expiration / 4, Acquire: *expiration / 5,
+		MaxWait: *wait,
 	}))
 	must(0, p.Run(ctx)) // returns when ctx ends
 	working.Wait()

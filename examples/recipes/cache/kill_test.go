@@ -167,7 +167,7 @@ func TestRedisIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	address := startRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
-	all := fleettest.Against(server, "products", t.TempDir(), "-redis", address)
+	all := fleettest.Against(server, "shop/products", t.TempDir(), "-redis", address)
 	ctx, stop := context.WithCancel(t.Context())
 	var back error
 	var watching sync.WaitGroup
@@ -231,7 +231,7 @@ func TestRedisHasTheLocalStoreAfterKills(t *testing.T) {
 	address := startRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()
-	all, db := fleettest.KillLocally(t, t.TempDir(), "cache-data", "products", "-redis", address)
+	all, db := fleettest.KillLocally(t, t.TempDir(), "cache-data", "shop/products", []string{"-redis", address})
 	products, err := db.Container("shop/products")
 	if err != nil {
 		t.Fatal(err)

@@ -23,10 +23,10 @@ import (
 )
 
 var (
-	from    = flag.String("from", "docstore:cache-data#shop/products", "the container; COSMOS_KEY has an account's key")
-	expire  = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
-	length  = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
-	address = flag.String("redis", "127.0.0.1:6379", "address of Redis")
+	from       = flag.String("from", "docstore:cache-data#shop/products", "COSMOS_KEY has an account's key")
+	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
+	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
+	address    = flag.String("redis", "127.0.0.1:6379", "address of Redis")
 )
 
 // working are the goroutines that end when the context ends.
@@ -45,7 +45,7 @@ func main() {
 	c := cache{redis.NewClient(&redis.Options{Addr: *address})}
 	must(c.redis.Ping(ctx).Result())
 	p := must(changefeed.New(u.Source, u.Leases, feed.HandlerFunc(c.handle), changefeed.Options{
-		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
+		Mode: feed.AllVersionsAndDeletes, Expiration: *expiration, Renew: *expiration / 4, Acquire: *expiration / 5,
 		Hooks: feed.Hooks{Ready: func(context.Context) {
 			working.Go(func() { c.fill(ctx, u.Source) })
 		}},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -49,10 +48,9 @@ func newBank(t *testing.T) *bank {
 func (b *bank) unit(name string) *docstore.Leases {
 	b.Helper()
 	var container *docstore.Container
-	fleettest.Until(b.T, "leases", func() (isThere bool) {
-		var err error
+	fleettest.Eventually(b.T, func() (err error) {
 		container, err = b.DB.Container("bank/leases")
-		return err == nil
+		return err
 	})
 	leases, err := docstore.NewLeases(b.Context(), container, name, b.events)
 	if err != nil {
@@ -123,46 +121,59 @@ func (b *bank) check(projection string) (events int) {
 // no stream has a hole, and each view is the sum of the events.
 func TestTheViewsAreTheSumsOfTheEvents(t *testing.T) {
 	b := newBank(t)
-	f := fleettest.StartPair(t, 800, "-from", b.URL+"/bank/events", "-every", "50ms", "-expiration", "2s")
-	ctx, stop := context.WithCancel(t.Context())
-	var writing sync.WaitGroup
-	conflicts := 0
-	writing.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
-			stream := fmt.Sprint("account-", n%5)
-			newest, _, err := read(t.Context(), b.events, stream, head)
-			if err == nil {
-				err = appendTo(t.Context(), b.events, stream, newest.Version, n, -1, 7)
-			}
-			if errors.Is(err, feed.ErrConflict) {
-				conflicts++
-			} else if err != nil {
-				t.Error(err)
-			}
-			time.Sleep(40 * time.Millisecond)
+	n, conflicts := 0, 0
+	write := func(ctx context.Context) error {
+		n++
+		stream := fmt.Sprint("account-", n%5)
+		newest, _, err := read(ctx, b.events, stream, head)
+		if err == nil {
+			err = appendTo(ctx, b.events, stream, newest.Version, n, -1, 7)
 		}
-	})
-	for i := range kills {
-		f.Kill()
-		if i%8 == 7 {
+		if errors.Is(err, feed.ErrConflict) {
+			conflicts++
+			err = nil
+		}
+		return err
+	}
+	all := fleettest.Against(b.Server, "bank/events", t.TempDir(), "-every", "50ms")
+	all.KillMany(t, kills, write, func(kill int) {
+		if kill%8 == 7 {
 			b.spoil()
 			b.reset()
 		}
-	}
-	stop()
-	writing.Wait()
-	f.Stop()
-	f.Args = append(f.Args, "-every", "0")
-	f.Start()
-	b.handled("balances")
-	events := b.check("balances")
-	f.Stop()
-	f.Args = append(f.Args, "-projection", "copies") // a second projection beside the first
-	f.Start()
-	b.handled("copies")
-	b.check("copies")
-	f.Stop()
+	})
+	all.Stop(t)
+	events := b.project("balances")
+	b.project("copies") // a second projection beside the first
 	t.Logf("%d events, %d conflicts of the writer", events, conflicts)
+}
+
+// project runs a process that only projects, until its views have all events, and checks them.
+func (b *bank) project(projection string) (events int) {
+	b.Helper()
+	f := fleettest.Against(b.Server, "bank/events", b.TempDir(), "-every", "0", "-projection", projection)
+	f.Start(b.T)
+	b.handled(projection)
+	f.Stop(b.T)
+	return b.check(projection)
+}
+
+// The same without a server: a process that appends and projects is killed on its local store.
+func TestTheViewsOfALocalStoreAreTheSumsAfterKills(t *testing.T) {
+	f, db := fleettest.KillLocally(t, t.TempDir(), "eventsourcing-data", "bank/events", []string{"-every", "5ms"},
+		"-every", "0")
+	b := &bank{Server: &cosmostest.Server{DB: db}, T: t}
+	for id, c := range map[string]**docstore.Container{"bank/events": &b.events, "bank/views": &b.views} {
+		var err error
+		if *c, err = db.Container(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.handled("balances")
+	f.Stop(t)
+	if b.check("balances") == 0 {
+		t.Error("there is no event")
+	}
 }
 
 // spoil gives each view a wrong sum, as a defect of an earlier version would.

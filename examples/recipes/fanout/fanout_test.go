@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,15 +17,19 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/examples/recipes/internal/fleettest"
 	"github.com/millrace/changefeed/feed"
 )
+
+const kills = 20
+
+func TestMain(m *testing.M) { fleettest.RunAs(m, main) }
 
 // shop is an account with orders, and what was written there.
 type shop struct {
 	*cosmostest.Server
 	t        *testing.T
 	orders   *docstore.Container
-	mu       sync.Mutex
 	mailed   []string // in the order of the writes
 	unmailed []string // without an address
 }
@@ -43,26 +48,20 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// write writes orders of eight cities until ctx ends.
-func (s *shop) write(ctx context.Context) {
-	for n := 0; ctx.Err() == nil; n++ {
-		city, mail := fmt.Sprint("city", n%8), "a@b"
-		if n%20 == 0 {
-			mail = ""
-		}
-		if _, err := s.orders.Upsert(context.Background(), fmt.Appendf(nil, `{"id":"%d","city":%q,"mail":%q}`, n, city,
-			mail)); err != nil {
-			s.t.Error(err)
-		}
-		s.mu.Lock()
-		if mail == "" {
-			s.unmailed = append(s.unmailed, fmt.Sprint(city, " ", n))
-		} else {
-			s.mailed = append(s.mailed, fmt.Sprint(city, " ", n))
-		}
-		s.mu.Unlock()
-		time.Sleep(4 * time.Millisecond)
+// write writes an order of one of eight cities. Each twentieth order has no address.
+func (s *shop) write(ctx context.Context) error {
+	n := len(s.mailed) + len(s.unmailed)
+	city, mail := fmt.Sprint("city", n%8), "a@b"
+	if n%20 == 0 {
+		mail = ""
 	}
+	_, err := s.orders.Upsert(ctx, fmt.Appendf(nil, `{"id":"%d","city":%q,"mail":%q}`, n, city, mail))
+	if mail == "" {
+		s.unmailed = append(s.unmailed, fmt.Sprint(city, " ", n))
+	} else {
+		s.mailed = append(s.mailed, fmt.Sprint(city, " ", n))
+	}
+	return err
 }
 
 // leases returns the leases of a unit.
@@ -96,27 +95,21 @@ func TestEachUnitGoesOnByItself(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "stock.down"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet(t, "-from", s.URL+"/shop/orders", "-data", dir, "-every", "0", "-expiration", "2s")
-	ctx, stop := context.WithCancel(t.Context())
-	var writing sync.WaitGroup
-	writing.Go(func() { s.write(ctx) })
-	for range kills / 4 {
-		f.kill(dir, "mailer")
-	}
+	f := fleettest.Against(s.Server, "shop/orders", dir, "-data", ".", "-every", "0")
+	nothing := func(int) {}
+	f.KillMany(t, kills/4, s.write, nothing)
 	audit := admin.Open(s.orders, s.leases("audit"), admin.Options{By: "test", Reason: "the audit moves"})
 	if _, err := audit.Pause(t.Context(), admin.All()); err != nil {
 		t.Fatal(err)
 	}
-	before := size(t, dir, "audit")
-	for range kills / 4 {
-		f.kill(dir, "mailer")
-	}
+	before, _ := handled(t, dir, "audit")
+	f.KillMany(t, kills/4, s.write, nothing)
 	s.caughtUp("mailer")
 	if lines, _ := handled(t, dir, "stock"); len(lines) > 0 {
 		t.Errorf("stock has handled %d orders while its system is down", len(lines))
 	}
-	if now := size(t, dir, "audit"); now != before {
-		t.Errorf("audit has written %d bytes while it was paused", now-before)
+	if now, _ := handled(t, dir, "audit"); len(now) != len(before) {
+		t.Errorf("audit has handled %d orders while it was paused", len(now)-len(before))
 	}
 	if _, err := audit.Resume(t.Context(), admin.All()); err != nil {
 		t.Fatal(err)
@@ -124,20 +117,69 @@ func TestEachUnitGoesOnByItself(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "stock.down")); err != nil {
 		t.Fatal(err)
 	}
-	for i := range kills / 2 {
-		f.kill(dir, []string{"stock", "audit"}[i%2])
-	}
-	stop()
-	writing.Wait()
+	f.KillMany(t, kills/2, s.write, nothing)
 	for _, unit := range []string{"mailer", "audit", "stock"} {
 		s.caughtUp(unit)
 	}
-	f.stop()
+	f.Stop(t)
+	s.compareAll(dir)
+}
+
+// The same without a server, and with units that only work: a process that writes orders is killed on its local store.
+func TestEachUnitHasTheLocalStoreAfterKills(t *testing.T) {
+	dir := t.TempDir()
+	f, db := fleettest.KillLocally(t, dir, "fanout-store", "shop/orders", []string{"-data", ".", "-every", "5ms"},
+		"-every", "0")
+	orders, err := db.Container("shop/orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{Server: &cosmostest.Server{DB: db}, t: t, orders: orders}
+	for it, err := range orders.Items(t.Context(), feed.FullRange(), "") {
+		var o order
+		if err := errors.Join(err, json.Unmarshal(it.Body, &o)); err != nil {
+			t.Fatal(err)
+		}
+		if o.Mail == "" {
+			s.unmailed = append(s.unmailed, o.City+" "+o.ID)
+		} else {
+			s.mailed = append(s.mailed, o.City+" "+o.ID)
+		}
+	}
+	for _, unit := range []string{"mailer", "audit", "stock"} {
+		s.caughtUp(unit)
+	}
+	f.Stop(t)
+	s.compareAll(dir)
+}
+
+// compareAll compares the output of all units with the truth.
+func (s *shop) compareAll(dir string) {
+	s.t.Helper()
 	all := slices.Concat(s.mailed, s.unmailed)
 	s.compare(dir, "mailer", s.mailed)
 	s.compare(dir, "audit", all)
 	s.compare(dir, "stock", all)
 	s.compareLetters()
+}
+
+// handled reads the lines of a unit, without what came again.
+func handled(t *testing.T, dir, unit string) (lines []string, again int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, unit+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if !seen[line] {
+			lines = append(lines, strings.TrimPrefix(strings.TrimSpace(line), unit+" "))
+		} else {
+			again++
+		}
+		seen[line] = true
+	}
+	return lines, again
 }
 
 // compare compares what a unit has handled with the truth: each order, and those of a city in the order of the writes.

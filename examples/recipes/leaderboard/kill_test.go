@@ -80,7 +80,7 @@ func TestTotalsAreRightAlthoughProcessesAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &truth{container: games, games: map[string]game{}}
-	all := fleettest.Against(server, "games", t.TempDir())
+	all := fleettest.Against(server, "shop/games", t.TempDir())
 	all.KillMany(t, kills, w.write, func(kill int) {
 		switch kill {
 		case kills / 3:
@@ -145,7 +145,7 @@ func TestAnOlderVersionAddsNothing(t *testing.T) {
 }
 
 func TestTotalsOfALocalStoreAreRightAfterKills(t *testing.T) {
-	all, db := fleettest.KillLocally(t, t.TempDir(), "leaderboard-data", "games")
+	all, db := fleettest.KillLocally(t, t.TempDir(), "leaderboard-data", "shop/games", nil)
 	games, err := db.Container("shop/games")
 	if err != nil {
 		t.Fatal(err)

@@ -21,9 +21,9 @@ import (
 )
 
 var (
-	from   = flag.String("from", "docstore:leaderboard-data#shop/games", "the games; COSMOS_KEY has an account's key")
-	expire = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
-	length = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
+	from       = flag.String("from", "docstore:leaderboard-data#shop/games", "COSMOS_KEY has an account's key")
+	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
+	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
 )
 
 // working are the goroutines that end when the context ends.
@@ -40,7 +40,8 @@ func main() {
 		working.Go(func() { play(ctx, u.Source) })
 	}
 	p := must(changefeed.New(u.Source, u.Leases, changefeed.Items(view{board}.handle), changefeed.Options{
-		Start: feed.FromBeginning(), Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5, Concurrency: 8,
+		Start: feed.FromBeginning(), Expiration: *expiration, Renew: *expiration / 4, Acquire: *expiration / 5,
+		Concurrency: 8,
 	}))
 	working.Go(func() { show(ctx, board) })
 	must(0, p.Run(ctx)) // returns when ctx ends

@@ -175,25 +175,19 @@ func (s *shop) dotnet(unit string) map[string]int {
 func (s *shop) goes(unit string, kills, from int) (handled map[string]int, next int) {
 	s.Helper()
 	dir := s.TempDir()
-	f := fleettest.StartPair(s.T, 400,
-		"-source", s.URL+"/shop/orders", "-data", dir, "-name", unit, "-expiration", "2s")
-	ctx, stop := context.WithCancel(s.Context())
-	written := make(chan int)
-	go func() {
-		n := from
-		for ; ctx.Err() == nil || n < from+100; n++ {
-			s.write(n, n+1)
-			time.Sleep(4 * time.Millisecond)
-		}
-		written <- n
-	}()
-	for range kills {
-		f.Kill()
+	f := fleettest.New(dir, s.Key, "-source", s.URL+"/shop/orders", "-data", ".", "-name", unit)
+	next = from
+	f.KillMany(s.T, kills, func(context.Context) error {
+		s.write(next, next+1)
+		next++
+		return nil
+	}, func(int) {})
+	if least := from + 100; next < least {
+		s.write(next, least)
+		next = least
 	}
-	stop()
-	next = <-written
 	s.caughtUp(unit)
-	f.Stop()
+	f.Stop(s.T)
 	text, err := os.ReadFile(filepath.Join(dir, "handled.txt"))
 	if err != nil {
 		s.Fatal(err)
@@ -280,14 +274,11 @@ func TestAUnitOfJavaGoesToGo(t *testing.T) {
 	if after := s.documents("java"); after != before || before == "" {
 		t.Errorf("Java's leases are\n%s\nand were\n%s", after, before)
 	}
-	f := fleettest.StartPair(t, 400,
-		"-source", s.URL+"/shop/orders", "-data", t.TempDir(), "-name", "java", "-expiration", "2s")
-	for i, cmd := range f.Running {
-		if err := cmd.Wait(); err == nil || !strings.Contains(f.Said[i].String(), "Java") {
-			t.Errorf("the program with the name of Java's unit: %v\n%s", err, f.Said[i])
-		}
+	java := fleettest.Recipe(t, t.TempDir(), "-source", s.URL+"/shop/orders", "-name", "java")
+	java.Env = append(java.Env, "COSMOS_KEY="+s.Key)
+	if said, err := java.CombinedOutput(); err == nil || !strings.Contains(string(said), "Java") {
+		t.Errorf("the program with the name of Java's unit: %v\n%s", err, said)
 	}
-	f.Running = nil
 }
 
 // documents returns the lease documents of a unit.

@@ -137,8 +137,8 @@ func TestTheIndexIsRightAlthoughProcessesAreKilled(t *testing.T) {
 	var wrong error
 	var watching sync.WaitGroup
 	watching.Go(func() { wrong = watch(ctx, folder) })
-	all := fleettest.Against(server, "products", folder)
-	v2 := fleettest.Against(server, "products", folder, "-index", "v2")
+	all := fleettest.Against(server, "shop/products", folder)
+	v2 := fleettest.Against(server, "shop/products", folder, "-index", "v2")
 	all.KillMany(t, kills, w.write, func(kill int) {
 		switch {
 		case kill == 2:
@@ -223,7 +223,7 @@ func killOne(t *testing.T, f *fleettest.Fleet) {
 
 func TestTheIndexHasTheLocalStoreAfterKills(t *testing.T) {
 	folder := t.TempDir()
-	all, db := fleettest.KillLocally(t, folder, "search-data", "products")
+	all, db := fleettest.KillLocally(t, folder, "search-data", "shop/products", nil)
 	products, err := db.Container("shop/products")
 	if err != nil {
 		t.Fatal(err)

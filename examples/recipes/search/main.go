@@ -22,10 +22,10 @@ import (
 )
 
 var (
-	from   = flag.String("from", "docstore:search-data#shop/products", "the container; COSMOS_KEY has an account's key")
-	expire = flag.Duration("expire", time.Minute, "how long a killed instance keeps its leases")
-	length = flag.Duration("for", 1<<62, "how long to run; by default until Ctrl-C")
-	name   = flag.String("index", "v1", "the index to keep up to date; a new name builds a new index")
+	from       = flag.String("from", "docstore:search-data#shop/products", "COSMOS_KEY has an account's key")
+	expiration = flag.Duration("expiration", time.Minute, "how long a killed process keeps its leases")
+	length     = flag.Duration("for", changefeed.Never, "end after this time, or before on Ctrl-C")
+	name       = flag.String("index", "v1", "the index to keep up to date; a new name builds a new index")
 )
 
 // working are the goroutines that end when the context ends.
@@ -47,7 +47,7 @@ func main() {
 	}
 	x := openIndex(*name)
 	p := must(changefeed.New(u.Source, u.Leases, changefeed.Items(x.handle), changefeed.Options{
-		Mode: feed.AllVersionsAndDeletes, Expiration: *expire, Renew: *expire / 4, Acquire: *expire / 5,
+		Mode: feed.AllVersionsAndDeletes, Expiration: *expiration, Renew: *expiration / 4, Acquire: *expiration / 5,
 		Hooks: feed.Hooks{Ready: func(context.Context) {
 			working.Go(func() { x.build(ctx, u.Source, u.Leases) })
 		}},

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -88,6 +90,17 @@ func (s *shop) handled(units ...string) {
 	}
 }
 
+// expired waits until only so many products are left.
+func (s *shop) expired(left int) {
+	s.Helper()
+	fleettest.Eventually(s.T, func() error {
+		if n := s.products.Count(); n != int64(left) {
+			return fmt.Errorf("there are %d products, want %d", n, left)
+		}
+		return nil
+	})
+}
+
 // has reads the product in a target, or returns "".
 func (s *shop) has(dir, unit string, n int) string {
 	s.Helper()
@@ -105,47 +118,126 @@ func (s *shop) has(dir, unit string, n int) string {
 // that are left; the unit of latest versions has those without a marker, and misses deletes and expiries.
 func TestTheTargetsHaveWhatIsLeft(t *testing.T) {
 	s, dir := newShop(t), t.TempDir()
-	f := fleettest.StartPair(t, 1500, "-from", s.URL+"/shop/products", "-data", dir, "-every", "0", "-expiration", "2s")
+	f := fleettest.Against(s.Server, "shop/products", dir, "-data", ".", "-every", "0")
+	f.Start(t)
 	s.handled("soft", "all")
-	ctx, stop := context.WithCancel(t.Context())
-	written := make(chan int)
-	go func() {
-		n := 0
-		for ; ctx.Err() == nil; n++ {
-			s.put(n, 1, "")
-			if old := n - 40; old >= 0 {
-				s.end(old)
-			}
-			time.Sleep(3 * time.Millisecond)
+	n := 0
+	f.KillMany(t, kills, func(context.Context) error {
+		s.put(n, 1, "")
+		if old := n - 40; old >= 0 {
+			s.end(old)
 		}
-		written <- n
-	}()
-	for range kills {
-		f.Kill()
+		n++
+		return nil
+	}, func(int) {})
+	s.expired(n - 2*((n-40)/4) - max(0, (n-40)%4-1))
+	s.handled("soft", "all")
+	f.Stop(t)
+	s.compare(dir)
+}
+
+// The same without a server: a process that writes products and ends them is killed on its local store.
+func TestTheTargetsHaveTheLocalStoreAfterKills(t *testing.T) {
+	dir := t.TempDir()
+	f, db := fleettest.KillLocally(t, dir, "softdelete-store", "shop/products", []string{"-data", ".", "-every", "5ms"},
+		"-every", "0")
+	products, err := db.Container("shop/products")
+	if err != nil {
+		t.Fatal(err)
 	}
-	stop()
-	n := <-written
-	fleettest.Until(t, "expired", func() bool { return s.products.Count() == int64(n-2*((n-40)/4)-max(0, (n-40)%4-1)) })
+	s := &shop{Server: &cosmostest.Server{DB: db}, T: t, products: products}
+	f.Eventually(t, func() error {
+		for file, body := range s.stored() {
+			if strings.Contains(body, `"ttl":2`) {
+				return fmt.Errorf("%s has not expired", file)
+			}
+		}
+		return nil
+	})
 	s.handled("soft", "all")
-	f.Stop()
+	f.Stop(t)
+	s.compare(dir)
+}
+
+// stored reads the products by the names of their files.
+func (s *shop) stored() map[string]string {
+	s.Helper()
+	all := map[string]string{}
+	for it, err := range s.products.Items(s.Context(), feed.FullRange(), "") {
+		if err != nil {
+			s.Fatal(err)
+		}
+		all[url.PathEscape(string(it.Key)+it.ID)] = string(it.Body)
+	}
+	return all
+}
+
+// files reads the products in a target.
+func (s *shop) files(dir, unit string) map[string]string {
+	s.Helper()
+	all := map[string]string{}
+	names, err := os.ReadDir(filepath.Join(dir, unit))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(dir, unit, name.Name()))
+		if err != nil {
+			s.Fatal(err)
+		}
+		if !strings.HasSuffix(name.Name(), ".new") { // written when its process was killed
+			all[name.Name()] = string(text)
+		}
+	}
+	return all
+}
+
+// compare compares the targets with the products.
+func (s *shop) compare(dir string) {
+	s.Helper()
+	stored, soft, all := s.stored(), s.files(dir, "soft"), s.files(dir, "all")
+	left := map[string]product{}
+	for file, body := range stored {
+		is := s.product(body)
+		if is.Deleted {
+			if _, isThere := soft[file]; isThere {
+				s.Errorf("%s has a marker, and is in the target of soft", file)
+			}
+			continue
+		}
+		left[file] = is
+		if s.product(soft[file]) != is {
+			s.Errorf("%s is %s; soft has %q", file, body, soft[file])
+		}
+	}
+	got := map[string]product{}
+	for file, body := range all {
+		got[file] = s.product(body)
+	}
+	if !maps.Equal(got, left) || len(left) == 0 {
+		s.Errorf("all has %d products, which differ from the %d that are left", len(got), len(left))
+	}
 	missed := 0
-	for i := range n {
-		stored, err := s.products.Item(t.Context(), shelf(i), fmt.Sprint(i))
-		isStored := err == nil
-		soft, all := s.has(dir, "soft", i), s.has(dir, "all", i)
-		isMarked := isStored && strings.Contains(string(stored.Body), `"deleted":true`)
-		isLeft := isStored && !isMarked
-		if (all != "") != isLeft || isLeft && version(all) != version(string(stored.Body)) {
-			t.Errorf("product %d is %s; all has %q", i, stored.Body, all)
-		}
-		if isMarked && soft != "" || isLeft && version(soft) != version(string(stored.Body)) {
-			t.Errorf("product %d is %s; soft has %q", i, stored.Body, soft)
-		}
-		if !isStored && soft != "" {
+	for file := range soft {
+		if _, isStored := stored[file]; !isStored {
 			missed++
 		}
 	}
-	t.Logf("%d products; latest versions have missed %d deletes and expiries", n, missed)
+	s.Logf("%d products are left; latest versions have missed %d deletes and expiries", len(left), missed)
+}
+
+// product is what distinguishes versions of a product.
+type product struct {
+	Version, Price int
+	Sold, Deleted  bool
+}
+
+func (s *shop) product(body string) (p product) {
+	s.Helper()
+	if err := json.Unmarshal([]byte(body), &p); err != nil {
+		s.Errorf("a product is %q: %v", body, err)
+	}
+	return p
 }
 
 // end ends a product as its number says.
@@ -163,29 +255,25 @@ func (s *shop) end(n int) {
 	}
 }
 
-func version(body string) string {
-	_, after, _ := strings.Cut(body, `"version":`)
-	return after[:min(1, len(after))]
-}
-
 // A marker that expires while no process works is never seen, nor is a delete without a marker: the limits of soft
 // deletes. All versions and deletes have each delete.
 func TestAMarkerMustOutliveAnOutage(t *testing.T) {
 	s, dir := newShop(t), t.TempDir()
-	f := fleettest.StartPair(t, 1500, "-from", s.URL+"/shop/products", "-data", dir, "-every", "0", "-expiration", "2s")
+	f := fleettest.Against(s.Server, "shop/products", dir, "-data", ".", "-every", "0")
+	f.Start(t)
 	s.handled("soft", "all")
 	s.put(1, 1, "")
 	s.put(2, 1, "")
 	s.put(3, 1, "")
 	s.handled("soft", "all")
 	s.drop(3)
-	f.Stop()
+	f.Stop(t)
 	s.put(1, 2, `,"deleted":true,"ttl":1`)
 	s.put(2, 2, `,"deleted":true,"ttl":3600`)
-	fleettest.Until(t, "expired", func() bool { return s.products.Count() == 1 })
-	f.Start()
+	s.expired(1)
+	f.Start(t)
 	s.handled("soft", "all")
-	f.Stop()
+	f.Stop(t)
 	for unit, want := range map[string][3]bool{"soft": {true, false, true}, "all": {}} {
 		got := [3]bool{s.has(dir, unit, 1) != "", s.has(dir, unit, 2) != "", s.has(dir, unit, 3) != ""}
 		if got != want {

@@ -15,11 +15,11 @@ const localKills = 6
 
 // KillLocally runs the recipe on its local store, into which the recipe itself writes, and kills it again and again,
 // often just after a line about its work. Then nobody writes any more: the test serves the store, and one more process
-// does the rest there. KillLocally returns that process and the container that the recipe reads. The leases of a killed
-// process expire after a second.
-func KillLocally(t *testing.T, folder, store, container string, args ...string) (*Fleet, *docstore.DB) {
+// does the rest there, with the same arguments and the last ones. KillLocally returns that process and the store.
+// Leases of a killed process expire after a second.
+func KillLocally(t *testing.T, folder, store, container string, args []string, last ...string) (*Fleet, *docstore.DB) {
 	t.Helper()
-	f := &Fleet{folder: folder, args: append([]string{"-expire", "1s"}, args...), wrote: make(chan *Process)}
+	f := &Fleet{folder: folder, args: append([]string{"-expiration", "1s"}, args...), wrote: make(chan *Process)}
 	f.Start(t)
 	for kill := range localKills {
 		pause(t.Context(), rand.N(700*time.Millisecond))
@@ -51,7 +51,7 @@ func KillLocally(t *testing.T, folder, store, container string, args ...string) 
 			t.Error(err)
 		}
 	})
-	f.args = append(f.args, "-from", server.URL+"/shop/"+container)
+	f.args = append(append(f.args, "-from", server.URL+"/"+container), last...)
 	f.Start(t)
 	return f, db
 }
