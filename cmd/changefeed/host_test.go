@@ -4,7 +4,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,6 +202,23 @@ func TestTheLogOfAHostHasNoPassword(t *testing.T) {
 	h := startHost(t, "  - {name: a, relay: 'nats://u:${TEST_PASSWORD}@127.0.0.1:1'}\n")
 	if line := h.await(h.said, "unit has failed", "nats://"); strings.Contains(line, "geheim") {
 		t.Errorf("got %s", line)
+	}
+}
+
+// Attributes of a log line, errors and texts, show no password. A message may be a line of the user's program.
+func TestAttributesOfTheLogHaveNoPassword(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: withoutSecrets}))
+	const address = "nats://u:geheim@127.0.0.1:1"
+	log.Info("a line", "error", errors.New(address+" does not answer"), "at", address)
+	if text := said.String(); strings.Contains(text, "geheim") || strings.Count(text, "127.0.0.1:1") != 2 {
+		t.Error(text)
+	}
+	said.Reset()
+	log.Info(address)
+	if !strings.Contains(said.String(), address) {
+		t.Errorf("the message has changed: %s", &said)
 	}
 }
 
