@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -43,12 +43,13 @@ func startOfFunction(o changefeed.Options, records []feed.Record) feed.Start {
 	return o.Start
 }
 
-// boxName returns the name for the dead letters of a unit: that of the function if the unit has no name.
+// boxName returns the name for the dead letters of a unit. If the unit is that of a function and has no name, boxName
+// returns a name that no other unit can have, such as /Copies.
 func (s *Settings) boxName() string {
-	if s.Function == nil {
+	if s.Function == nil || s.Name != "" {
 		return s.Name
 	}
-	return cmp.Or(s.Name, s.Function.Name)
+	return unit.Unnamed + s.Function.Name
 }
 
 // explainRefusal explains why a unit does not fit a function.

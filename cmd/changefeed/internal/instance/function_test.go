@@ -11,11 +11,8 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
-	"github.com/millrace/changefeed/cosmos"
-	"github.com/millrace/changefeed/cosmosrest/cosmostest"
-	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -57,11 +54,14 @@ func TestOnlyAFunctionMayHaveNoName(t *testing.T) {
 		Name: "Seen", Source: l.Address("source", "shop", "orders"), Leases: l.Address("leases", "shop", "leases"),
 	}
 	i, err := New(Settings{Function: f, Log: slog.New(slog.DiscardHandler)})
-	if err != nil || i.boxName() != "Seen" || i.leases.String() != "https://acct.documents.azure.com:443/shop/leases" {
+	if err != nil || i.boxName() != "/Seen" || i.leases.String() != "https://acct.documents.azure.com:443/shop/leases" {
 		t.Errorf("got %+v, %v", i, err)
 	}
+	if unit.OfLetters(i.boxName()) != unit.Unnamed || leasedoc.IsProcessor(i.boxName()) {
+		t.Errorf("letters have the name %q: want one of the unit without a name, and of no other", i.boxName())
+	}
 	i, err = New(Settings{Name: "copies", Function: f, Log: slog.New(slog.DiscardHandler)})
-	if err != nil || i.boxName() != "copies" {
+	if err != nil || i.boxName() != "copies" || unit.OfLetters("copies") != "copies" {
 		t.Errorf("got %+v, %v", i, err)
 	}
 	for err, want := range map[error]string{
@@ -73,69 +73,5 @@ func TestOnlyAFunctionMayHaveNoName(t *testing.T) {
 		if !errors.Is(got, err) || !strings.Contains(got.Error(), want) || strings.Contains(got.Error(), "--name") {
 			t.Errorf("got %v, want %s", got, want)
 		}
-	}
-}
-
-// The letters of a function without a name are found by the name of the function, so no unit of that name may have the
-// same box.
-func TestAFunctionAndAUnitOfOneNameShareNoBox(t *testing.T) {
-	server := cosmostest.NewTestServer(t)
-	for _, spec := range []docstore.ContainerSpec{
-		{ID: "orders", Paths: []string{"/city"}},
-		docstore.LeaseSpec("leases"),
-		{ID: "letters", Paths: []string{"/key"}},
-	} {
-		if _, err := server.DB.CreateContainer(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l := &place.Login{Endpoint: server.URL + "/", Key: server.Key}
-	check := func(function, letters string) error {
-		f := &Function{
-			Name: function, Source: l.Address("source", "default", "orders"),
-			Leases: l.Address("leases", "default", "leases"),
-		}
-		o := changefeed.Options{}
-		if letters != "" {
-			o.OnFailure.MaxAttempts = 1
-		}
-		i, err := New(Settings{
-			Function: f, Letters: letters, Log: slog.New(slog.DiscardHandler), Account: place.Settings{Key: server.Key},
-			Options: o,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return i.Check(t.Context())
-	}
-	letters := server.URL + "/default/letters"
-	if err := check("Seen", letters); err != nil {
-		t.Fatalf("without such a unit: %v", err)
-	}
-	o := place.NewOpener(place.Settings{})
-	defer o.Close()
-	leases, err := o.Open(t.Context(), l.Address("leases", "default", "leases"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	orders, err := o.Open(t.Context(), l.Address("source", "default", "orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := unit.OpenStore(t.Context(), leases, "Seen", orders)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info := feed.Record{Kind: feed.KindInfo, ID: store.(*cosmos.Leases).Prefix() + ".info"}
-	if _, err := store.Create(t.Context(), info); err != nil {
-		t.Fatal(err)
-	}
-	err = check("Seen", letters)
-	const want = `function "Seen" has no leaseContainerPrefix`
-	if !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), want) {
-		t.Errorf("beside a unit of its name: %v, want a refusal", err)
-	}
-	if err := errors.Join(check("Other", letters), check("Seen", "")); err != nil {
-		t.Errorf("another name, or no letters: %v", err)
 	}
 }

@@ -209,9 +209,6 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 		return err
 	}
 	defer func() { err = cmp.Or(err, closeLetters()) }()
-	if err := i.checkBox(ctx, leases, monitored); err != nil {
-		return err
-	}
 	store, err := i.openLeases(ctx, beside, leases, monitored)
 	if err != nil {
 		return wrongContainer(err)
@@ -265,9 +262,6 @@ func (i *Instance) Check(ctx context.Context) (err error) {
 		return fmt.Errorf("read the partitions of %s: %w", i.source.Quote(), err)
 	}
 	if err := i.checkLetters(ctx, opener, monitored); err != nil || leases == nil {
-		return err
-	}
-	if err := i.checkBox(ctx, leases, monitored); err != nil {
 		return err
 	}
 	_, err = i.openLeases(ctx, opener, leases, monitored)

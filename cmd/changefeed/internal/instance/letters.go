@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
@@ -95,29 +93,6 @@ func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitore
 		return nil, err
 	}
 	return i.boxIn(c, monitored)
-}
-
-// checkBox refuses dead letters of a function without a name whose box would be that of a unit: both would list, retry
-// and drop the letters of the other.
-func (i *Instance) checkBox(ctx context.Context, leases, monitored *place.Container) error {
-	if i.Function == nil || i.Name != "" || i.Letters == "" || leases == nil {
-		return nil
-	}
-	names, err := unit.Names(ctx, leases, monitored)
-	if err != nil {
-		return fmt.Errorf("look for a unit with the name of function %q: %w", i.Function.Name, err)
-	}
-	return i.refuseBoxOf(names)
-}
-
-// refuseBoxOf returns an error if one of the units has the name of the function.
-func (s *Settings) refuseBoxOf(units []string) error {
-	if !slices.Contains(units, s.boxName()) {
-		return nil
-	}
-	return usage.Error{Err: fmt.Errorf("--dead-letters is %s: function %q has no leaseContainerPrefix, so its letters have "+
-		"the name of the function, and unit %[2]q on the same container has that name too: want another name of the "+
-		"function, or a container for the letters of the functions alone", s.Letters, s.boxName())}
 }
 
 // boxIn returns the box of the instance in a container.

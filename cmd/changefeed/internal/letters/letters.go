@@ -112,8 +112,8 @@ func (q Query) checkName(ctx context.Context, o *place.Opener, at Place) error {
 	names, err := UnitNames(ctx, o, at)
 	switch {
 	case q.Name == unit.Unnamed && err == nil:
-		return usage.Missing{Err: usage.Flag("name", q.Name, "the name of the function, as the letters of a unit without a "+
-			"name have it: "+cmp.Or(strings.Join(names, ", "), "there are no letters here"))}
+		return usage.Missing{Err: usage.Flag("name", q.Name, "/ and the name of the function, for the letters of a unit "+
+			"without a name: "+cmp.Or(strings.Join(names, ", "), "there are no letters here"))}
 	case err != nil || len(names) == 0:
 		return cmp.Or(unknown, err)
 	}

@@ -217,7 +217,7 @@ func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 	if err != nil {
 		return err
 	}
-	source, leases, err := r.findSteered(ctx)
+	source, leases, err := r.findUnit(ctx)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (r *Redrive) releaseEach(ctx context.Context, source feed.Source, store fee
 // Withdraw withdraws the requests for the key of the query, or for all keys of the unit if the key is empty, and
 // returns their number.
 func (r *Redrive) Withdraw(ctx context.Context) (int, error) {
-	_, leases, err := r.findSteered(ctx)
+	_, leases, err := r.findUnit(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -311,54 +311,21 @@ func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []
 		terminal.OneLine(string(key)), q.Name)
 }
 
-// findUnit finds the unit of the letters by its leases. The letters of a function of Azure Functions have the name of
-// the function, also if its unit has none.
+// findUnit finds the unit of the letters by its leases.
 func (r *Redrive) findUnit(ctx context.Context) (feed.Source, feed.LeaseStore, error) {
-	source, store, _, err := r.findByName(ctx)
-	return source, store, err
-}
-
-// findSteered is findUnit for requests that concern no letter. Nothing but a letter says that a name is that of a
-// function, so a name that is mistyped would steer a unit without a name.
-func (r *Redrive) findSteered(ctx context.Context) (feed.Source, feed.LeaseStore, error) {
-	source, store, unknown, err := r.findByName(ctx)
-	if err != nil || unknown == nil {
-		return source, store, err
-	}
-	names, err := UnitNames(ctx, r.Opener, r.Letters)
-	if err == nil && !slices.Contains(names, r.Name) {
-		err = usage.Missing{Err: fmt.Errorf("%w; if it is a function without letters, want --name %s, its unit without a name",
-			unknown, unit.Unnamed)}
-	}
-	return source, store, err
-}
-
-// findByName finds the unit with the name. If there is none but a unit without a name, unknown says that the name is
-// that of no unit.
-func (r *Redrive) findByName(ctx context.Context) (source feed.Source, store feed.LeaseStore, unknown, err error) {
 	leases, err := r.Opener.Open(ctx, r.Leases)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	among, err := r.candidates(ctx, leases)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	of, store, err := unit.Find(ctx, leases, among, r.Name)
-	if errors.As(err, new(unit.UnknownError)) && leases.Remote != nil && r.Name != unit.Unnamed {
-		unknown = err
-		of, store, err = unit.Find(ctx, leases, among, unit.Unnamed)
-		switch {
-		case errors.As(err, new(unit.UnknownError)):
-			err = unknown
-		case errors.As(err, new(usage.Error)):
-			err = usage.Error{Err: fmt.Errorf("--name is %s: no unit has this name; if it is a function: %w", r.Name, err)}
-		}
-	}
+	of, store, err := unit.Find(ctx, leases, among, unit.OfLetters(r.Name))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return of.Source, store, unknown, nil
+	return of.Source, store, nil
 }
 
 // candidates returns the containers that the unit may read.

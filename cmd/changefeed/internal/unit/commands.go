@@ -22,7 +22,7 @@ type Commands struct {
 const (
 	UnknownLetters = "ADDRESS_OF_LETTERS"
 	UnknownLeases  = "ADDRESS_OF_LEASES"
-	someFunction   = "NAME_OF_FUNCTION" // the letters of a unit without a name have the name of a function
+	someFunction   = Unnamed + "NAME_OF_FUNCTION"
 )
 
 // LettersPath is the partition key path of a container for letters.

@@ -32,8 +32,17 @@ type Store interface {
 }
 
 // Unnamed stands for the empty name, which a function of Azure Functions has without a leaseContainerPrefix. No
-// processor can have Unnamed itself as its name.
+// processor can have Unnamed in its name. The dead letters of such a function have Unnamed and the name of the
+// function, because functions may share a container for letters.
 const Unnamed = "/"
+
+// OfLetters returns the name of the unit whose dead letters have a name.
+func OfLetters(name string) string {
+	if strings.HasPrefix(name, Unnamed) {
+		return Unnamed
+	}
+	return name
+}
 
 // OpenStore opens the lease store of a processor. Both containers must be in stores, or both in accounts.
 func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store,
