@@ -111,9 +111,6 @@ func (c *call) targetResource() auth.Resource {
 func (c *call) describeTo(on *auth.Resource) {
 	t := c.in.Target
 	on.Kind, on.Plan = t.Kind, t.Kind == "docs" && c.in.Flag(wire.HeaderQueryPlan)
-	if c.in.Flag(wire.HeaderBatch) && !c.in.Flag(wire.HeaderAtomic) {
-		return // each operation of a bulk names its own key
-	}
 	if key, err := c.in.Key(); err == nil && key != "" {
 		canonical, err := pkey.Canonical(string(key))
 		if err == nil { // a key that cannot be read is refused by the operation

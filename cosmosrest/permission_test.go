@@ -219,9 +219,20 @@ func TestATokenForAKeyInABulk(t *testing.T) {
 		w.do(t, "POST", docs, headers, "["+create+","+read+"]").refused(t, http.StatusForbidden, "0", "Forbidden")
 		w.do(t, "GET", docs+"/2", under("x"), "").refused(t, http.StatusNotFound, "0", "NotFound")
 	}
-	own := token("")
-	own["x-ms-cosmos-is-batch-request"] = "True"
-	w.do(t, "POST", docs, own, "["+create+"]").want(t, http.StatusOK)
+	const keyless = `{"operationType":"Read","id":"2"}` // has the key of the request
+	for _, c := range []struct {
+		key, operation string
+		status         int
+	}{
+		{"", create, http.StatusOK},
+		{`["z"]`, strings.Replace(create, `"2"`, `"3"`, 1), http.StatusOK},
+		{`["x"]`, keyless, http.StatusOK},
+		{`["z"]`, keyless, http.StatusForbidden},
+	} {
+		own := token(c.key)
+		own["x-ms-cosmos-is-batch-request"] = "True"
+		w.do(t, "POST", docs, own, "["+c.operation+"]").want(t, c.status)
+	}
 	// In a transaction only the key of the request counts.
 	atomic := token(`["z"]`)
 	atomic["x-ms-cosmos-is-batch-request"], atomic["x-ms-cosmos-batch-atomic"] = "True", "True"
