@@ -77,6 +77,69 @@ func TestARestoreReplaysWhatCameAfterTheSnapshot(t *testing.T) {
 	}
 }
 
+// A lease whose range has a token and a start in the snapshot, because leases were joined since, continues at the
+// earlier of both.
+func TestARestoreComparesAStartWithAToken(t *testing.T) {
+	const middle = "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"
+	for _, c := range []struct {
+		start      string
+		tokenFirst bool
+		again      int
+	}{
+		{"early", false, 20},
+		{"early", true, 10}, // the keys with the start have no change
+		{"beginning", false, 30}, {"beginning", true, 30}, {"late", false, 10}, {"late", true, 10},
+	} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			key := w.keyIn(feed.Range{Max: middle})
+			y := &tally{}
+			p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
+			w.fill(10)
+			time.Sleep(time.Minute)
+			starts := map[string]string{"beginning": "beginning", "early": time.Now().UTC().Format(time.RFC3339)}
+			for i := range 10 {
+				w.put(key, "early"+string(rune('a'+i)), i)
+			}
+			time.Sleep(time.Minute)
+			s := w.snapshot(w.leases)
+			for i := range 10 {
+				w.put(key, "late"+string(rune('a'+i)), i)
+			}
+			time.Sleep(time.Minute)
+			starts["late"] = w.snapshot(w.leases).Taken.UTC().Format(time.RFC3339)
+			s.Taken = time.Now()
+			s.Leases = []admin.Place{
+				{Range: "-" + middle, Token: s.Leases[0].Token}, {Range: middle + "-FF", Start: starts[c.start]},
+			}
+			if !c.tokenFirst {
+				s.Leases[0].Token, s.Leases[1].Token = "", s.Leases[0].Token
+				s.Leases[0].Start, s.Leases[1].Start = s.Leases[1].Start, ""
+			}
+			operate(t, func(ctx context.Context) ([]admin.Step, error) {
+				return w.admin(admin.Options{}).Restore(ctx, s)
+			})
+			time.Sleep(time.Minute)
+			if _, again := y.items(); again != c.again || w.pending() != 0 {
+				t.Errorf("%+v: %d came again, %d are pending", c, again, w.pending())
+			}
+			p.stop(t)
+		})
+	}
+}
+
+// keyIn returns the text of a partition key in a range.
+func (w *world) keyIn(r feed.Range) (key string) {
+	w.t.Helper()
+	for n := 0; ; n++ {
+		key = fmt.Sprint("key", n)
+		if place, err := w.orders.Locate(w.t.Context(), feed.Key(key)); err != nil {
+			w.t.Fatal(err)
+		} else if r.Holds(place) {
+			return key
+		}
+	}
+}
+
 // A unit of .NET or Java continues as one of ours under another name, from its positions, and nothing is lost or comes
 // again. Its snapshot makes a unit that those processors can read too, because ours has their form.
 func TestAUnitOfAnotherProcessorContinuesAsOneOfOurs(t *testing.T) {

@@ -282,7 +282,7 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 		}
 	}
 	return u.resetEach(ctx, ActionRestore, All(), func(ctx context.Context, lease feed.Record) (feed.Position, error) {
-		at, err := u.earliestPlace(lease.Range, places)
+		at, err := u.earliestPlace(ctx, lease, places)
 		if err != nil {
 			return at, err
 		}
@@ -290,26 +290,46 @@ func (u *Unit) Restore(ctx context.Context, s *Snapshot) ([]Step, error) {
 	})
 }
 
-// earliestPlace returns the first of the positions of a range.
-func (u *Unit) earliestPlace(of feed.Range, places []placed) (first feed.Position, err error) {
-	known := false
+// earliestPlace returns the first of the positions of the places that a lease has keys of.
+func (u *Unit) earliestPlace(ctx context.Context, lease feed.Record, places []placed) (feed.Position, error) {
+	var all []placed
 	for _, p := range places {
-		switch {
-		case !p.of.Overlaps(of) || known && p.at == first:
-			continue
-		case !known:
-			first, known = p.at, true
+		if p.of.Overlaps(lease.Range) && (len(all) == 0 || p.at != all[len(all)-1].at) {
+			all = append(all, p)
+		}
+	}
+	first := all[0].at
+	if len(all) == 1 {
+		return first, nil
+	}
+	for i, p := range all {
+		at, err := u.tokenOf(ctx, lease, p)
+		if err != nil || at.Start.IsBeginning() {
+			return at, err
+		}
+		if i == 0 {
+			first = at
 			continue
 		}
 		a, ok := records.TokenLSN(u.source, first.Token)
-		b, too := records.TokenLSN(u.source, p.at.Token)
+		b, too := records.TokenLSN(u.source, at.Token)
 		if !ok || !too {
-			return first, fmt.Errorf("%w: range %s has the positions %s and %s in the snapshot: %w", feed.ErrBadRequest, of,
-				first, p.at, errUnordered)
+			return first, fmt.Errorf("%w: range %s has the positions %s and %s in the snapshot: %w", feed.ErrBadRequest,
+				lease.Range, first, at, errUnordered)
 		}
 		if b < a {
-			first = p.at
+			first = at
 		}
 	}
 	return first, nil
+}
+
+// tokenOf returns the token of a place that has a start, because only tokens can be compared. The place is that of
+// another lease, so its start is read in the keys that both leases have.
+func (u *Unit) tokenOf(ctx context.Context, lease feed.Record, p placed) (feed.Position, error) {
+	if p.at.Token != "" || p.at.Start.IsBeginning() {
+		return p.at, nil
+	}
+	lease.Range = lease.Range.Intersect(p.of)
+	return u.resolve(ctx, lease, p.at)
 }
