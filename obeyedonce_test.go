@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/admin"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -93,6 +94,48 @@ func TestARequestIsObeyedOnceThoughNewsIsOld(t *testing.T) {
 			}
 			if n := released.Load(); n != 2 { // when the request was obeyed, and for the old news
 				t.Errorf("%s: the lease was given up %d times, want 2", c.asked.Action, n)
+			}
+			p.stop(t)
+		})
+	}
+}
+
+// A request that was obeyed before a later caller asks for the same has no outcome yet. The later caller is obeyed anew,
+// because the lease has gone on since.
+func TestAnEqualRequestThatWasObeyedBeforeIsNotShared(t *testing.T) {
+	start := feed.At(`"0"`)
+	for _, c := range []struct {
+		asked notes.Control
+		ask   func(ctx context.Context, u *admin.Unit) ([]admin.Step, error)
+	}{
+		{notes.Control{Action: notes.Reset}, func(ctx context.Context, u *admin.Unit) ([]admin.Step, error) {
+			return u.ResetTo(ctx, admin.All(), start)
+		}},
+		{
+			notes.Control{Action: notes.Replay, Key: `["oslo"]`},
+			func(ctx context.Context, u *admin.Unit) ([]admin.Step, error) {
+				return u.ResetKeyTo(ctx, feed.Key("oslo"), start)
+			},
+		},
+	} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			h, store := &tally{}, w.belated()
+			w.put("oslo", "one", 1)
+			p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning()})
+			time.Sleep(time.Minute)
+			c.asked.Max, c.asked.To = "FF", notes.Target{Token: start.Token}
+			w.requests(c.asked)
+			time.Sleep(time.Minute)
+			spoken := time.AfterFunc(20*time.Second, func() {
+				store.mu.Lock()
+				defer store.mu.Unlock()
+				store.isSilent = false
+			})
+			defer spoken.Stop()
+			operate(t, func(ctx context.Context) ([]admin.Step, error) { return c.ask(ctx, w.admin(admin.Options{})) })
+			time.Sleep(time.Minute)
+			if _, again := h.items(); again != 2 {
+				t.Errorf("%s: %d came again, want one for each caller", c.asked.Action, again)
 			}
 			p.stop(t)
 		})

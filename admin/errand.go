@@ -44,6 +44,12 @@ func (e errand) carryOut(ctx context.Context, u *Unit) error {
 		case e.isDone(lease): // an owner has obeyed, and has not answered
 			return true, "", nil
 		case isAtWork(lease, v.Now()):
+			switch err := e.withdrawObeyed(ctx, u, v, lease); {
+			case errors.Is(err, feed.ErrConflict):
+				return false, "an earlier request is being answered", nil
+			case err != nil:
+				return false, "", err
+			}
 			return e.askOwner(ctx, u)
 		}
 		if work := workOn(lease, v.Now()); work != "" {
@@ -61,15 +67,37 @@ func (e errand) carryOut(ctx context.Context, u *Unit) error {
 	})
 }
 
+// withdrawObeyed withdraws an equal request of another caller that was obeyed and has no outcome yet. Its outcome would
+// count for the present errand too, and the lease may have gone on since. The other caller finds in the lease that it is
+// done.
+func (e errand) withdrawObeyed(ctx context.Context, u *Unit, v *records.View, lease feed.Record) error {
+	q, found := findRequest(v, e.control.Token())
+	if !found || !records.IsServed(lease, q.Properties[notes.CallerProperty]) {
+		return nil
+	}
+	return withdrawEarlier(ctx, u, q)
+}
+
 // withdrawOthers withdraws an earlier request for a lease without an owner, if the caller of that request has died: the
 // next owner would serve the request after the present errand.
 func (e errand) withdrawOthers(ctx context.Context, u *Unit, v *records.View) error {
 	q, found := findRequest(v, e.control.Token())
-	if !found || q.State != feed.StateLive {
+	if !found {
 		return nil
 	}
-	if err := inquiry.Withdraw(ctx, u.leases, q); err != nil && !errors.Is(err, feed.ErrNotFound) &&
-		!errors.Is(err, feed.ErrConflict) {
+	if err := withdrawEarlier(ctx, u, q); !errors.Is(err, feed.ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+// withdrawEarlier withdraws a request, if it still waits for its outcome. A [feed.ErrConflict] means that somebody has
+// written the request meanwhile.
+func withdrawEarlier(ctx context.Context, u *Unit, q feed.Record) error {
+	if q.State != feed.StateLive {
+		return nil
+	}
+	if err := inquiry.Withdraw(ctx, u.leases, q); err != nil && !errors.Is(err, feed.ErrNotFound) {
 		return fmt.Errorf("withdraw an earlier request: %w", err)
 	}
 	return nil
