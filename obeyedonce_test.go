@@ -100,7 +100,7 @@ func TestARequestIsObeyedOnceThoughNewsIsOld(t *testing.T) {
 	}
 }
 
-// A request that was obeyed before a later caller asks for the same has no outcome yet. The later caller is obeyed anew,
+// A request that was obeyed before a later caller asks for the same has no outcome yet. The later caller is obeyed too,
 // because the lease has gone on since.
 func TestAnEqualRequestThatWasObeyedBeforeIsNotShared(t *testing.T) {
 	start := feed.At(`"0"`)

@@ -303,7 +303,7 @@ func (u *Unit) earliestPlace(ctx context.Context, lease feed.Record, places []pl
 		return first, nil
 	}
 	for i, p := range all {
-		at, err := u.tokenOf(ctx, lease, p)
+		at, err := tokenOf(ctx, u, lease, p)
 		if err != nil || at.Start.IsBeginning() {
 			return at, err
 		}
@@ -326,7 +326,7 @@ func (u *Unit) earliestPlace(ctx context.Context, lease feed.Record, places []pl
 
 // tokenOf returns the token of a place that has a start, because only tokens can be compared. The place is that of
 // another lease, so its start is read in the keys that both leases have.
-func (u *Unit) tokenOf(ctx context.Context, lease feed.Record, p placed) (feed.Position, error) {
+func tokenOf(ctx context.Context, u *Unit, lease feed.Record, p placed) (feed.Position, error) {
 	if p.at.Token != "" || p.at.Start.IsBeginning() {
 		return p.at, nil
 	}

@@ -359,3 +359,29 @@ func losesKey(b *sql.Bound, d document) string {
 	}
 	return ""
 }
+
+// Equal rows of DISTINCT have the place of the first document, in whatever order the documents are read.
+func TestDistinctKeepsTheFirstPlace(t *testing.T) {
+	q, err := sql.Parse("SELECT DISTINCT VALUE c.v FROM c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var docs []document
+	for i, v := range []string{"b", "a", "b", "c", "a"} {
+		docs = append(docs, document{text: fmt.Sprintf(`{"v":%q,"_rid":%q,"_ts":1}`, v, rid(uint64(i+1)))})
+	}
+	for _, order := range [][]int{{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {2, 4, 0, 3, 1}} {
+		b, err := q.Bind(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read []document
+		for _, i := range order {
+			read = append(read, docs[i])
+		}
+		rows, err := rowsOf(b, read)
+		if got := strings.Join(rows, " "); err != nil || got != `"b" "a" "c"` {
+			t.Errorf("read in the order %v: %s, %v", order, got, err)
+		}
+	}
+}

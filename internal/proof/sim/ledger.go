@@ -308,6 +308,13 @@ func (g *ledger) endCall(c *call, ok bool, done []feed.Change) {
 	}
 }
 
+// isHandled reports whether a version was handled before, and no reset has asked for it again.
+func (g *ledger) isHandled(v version) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.handled[v] && !g.isOpen(v)
+}
+
 func (g *ledger) isOpen(v version) bool { _, open := g.open[v]; return open }
 
 // markDone notes a handled version.

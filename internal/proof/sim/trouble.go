@@ -160,7 +160,9 @@ func (g *ledger) checkUnparked(by *instance, l feed.DeadLetter) {
 
 // inTurn checks that the held letters of a key are handed over in their order. A process that had the lease before may
 // have sent a letter that arrives when the others are listed. The next owner finds its change in the feed and parks it
-// before the others, unless the item was written or deleted since: then nobody misses that version.
+// before the others, unless the item was written or deleted since: then nobody misses that version. After a merge of
+// partitions, changes of a held key that were handled before come again and are parked, perhaps while a retry is under
+// way: a change that was handled has no turn any more.
 func (w *world) inTurn(by *instance, b *feed.Batch) {
 	if !b.Redriven {
 		return
@@ -172,6 +174,7 @@ func (w *world) inTurn(by *instance, b *feed.Batch) {
 	}
 	for _, l := range w.box.lettersOf(c.PartitionKey) {
 		if held && l.Disposition == feed.DispositionHeld && l.Change.LSN < c.LSN &&
+			!w.ledger.isHandled(versionOf(l.Change)) &&
 			!(w.box.isLateFor(by, l) && w.ledger.isReplaced(versionOf(l.Change))) {
 			w.ledger.fail("order: %s got the held letter of %s LSN %d before that of LSN %d", by, c.PartitionKey, c.LSN,
 				l.Change.LSN)
