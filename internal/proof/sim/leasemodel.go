@@ -235,9 +235,9 @@ func (l *look) storedRecord() record {
 func (l *look) updatedRecord(r record) (next record, allowed bool) {
 	next = l.storedRecord()
 	barred := r.barred
-	// A release or a handover whose answer was lost is sent again. Meanwhile the handler may have confirmed more changes.
-	// Nobody has had the lease in between, because the ETag is that of the first write, and a receiver writes before it
-	// begins.
+	// A release or a handover whose answer was lost is sent again. Meanwhile the handler may have confirmed more
+	// changes. Nobody has had the lease in between, because the ETag is that of the first write, and a receiver writes
+	// before it begins.
 	isFurther := (r.owner.name == "" || r.unbegun) && r.lsn() <= next.lsn()
 	again := r.by == l.by && next.owner == r.owner && (next.token == r.token || isFurther)
 	switch {
