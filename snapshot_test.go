@@ -88,7 +88,10 @@ func TestARestoreComparesAStartWithAToken(t *testing.T) {
 	}{
 		{"early", false, 20},
 		{"early", true, 10}, // the keys with the start have no change
-		{"beginning", false, 30}, {"beginning", true, 30}, {"late", false, 10}, {"late", true, 10},
+		{"beginning", false, 30},
+		{"beginning", true, 30},
+		{"late", false, 10},
+		{"late", true, 10},
 	} {
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			key := w.keyIn(feed.Range{Max: middle})
