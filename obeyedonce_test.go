@@ -101,7 +101,7 @@ func TestARequestIsObeyedOnceThoughNewsIsOld(t *testing.T) {
 }
 
 // A request that was obeyed before a later caller asks for the same has no outcome yet. The later caller is obeyed too,
-// because the lease has gone on since.
+// because the lease has gone on since. The minutes are of virtual time, in which the unit settles.
 func TestAnEqualRequestThatWasObeyedBeforeIsNotShared(t *testing.T) {
 	start := feed.At(`"0"`)
 	for _, c := range []struct {

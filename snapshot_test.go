@@ -78,7 +78,7 @@ func TestARestoreReplaysWhatCameAfterTheSnapshot(t *testing.T) {
 }
 
 // A lease whose range has a token and a start in the snapshot, because leases were joined since, continues at the
-// earlier of both.
+// earlier of both. The minutes are of virtual time, in which the unit handles what was written.
 func TestARestoreComparesAStartWithAToken(t *testing.T) {
 	const middle = "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"
 	for _, c := range []struct {

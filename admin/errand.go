@@ -68,8 +68,8 @@ func (e errand) carryOut(ctx context.Context, u *Unit) error {
 }
 
 // withdrawObeyed withdraws an equal request of another caller that was obeyed and has no outcome yet. Its outcome would
-// count for the present errand too, and the lease may have gone on since. The other caller finds in the lease that
-// theirs is done.
+// count for the present errand too, and the lease may have gone on since. If the other caller still waits, they find in
+// the lease that theirs is done or, after a later reset, ask again.
 func (e errand) withdrawObeyed(ctx context.Context, u *Unit, v *records.View, lease feed.Record) error {
 	q, found := findRequest(v, e.control.Token())
 	if !found || !records.IsServed(lease, q.Properties[notes.CallerProperty]) {

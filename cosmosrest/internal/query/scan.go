@@ -233,7 +233,7 @@ func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 // ofKey yields the documents of a key, or of all keys that begin with the key, in the span's range.
 func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 	if s.ids != nil {
-		return s.points(st.key)
+		return s.points(st.key, st.at.begin())
 	}
 	in := feed.FullRange()
 	if st.part {
@@ -265,8 +265,9 @@ func documentOf(it docstore.Item) document {
 }
 
 // points yields the documents of a key with the scan's ids, in the order of creation like all others. They must be
-// looked up before they can be sorted, so if there are many, their bodies are read a second time.
-func (s *Scan) points(key feed.PartitionKey) iter.Seq2[document, error] {
+// looked up before they can be sorted, so if there are many, their bodies are read a second time. Documents up to a number
+// are left out: an earlier page has counted them.
+func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		var found []document
 		bodies := 0
@@ -276,7 +277,7 @@ func (s *Scan) points(key feed.PartitionKey) iter.Seq2[document, error] {
 			case err != nil:
 				yield(d, err)
 				return
-			case d.body == nil:
+			case d.number <= after: // or the document does not exist
 				continue
 			}
 			if bodies += len(d.body); bodies > maxHeldPoints {
