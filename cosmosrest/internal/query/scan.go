@@ -264,9 +264,9 @@ func documentOf(it docstore.Item) document {
 	return document{id: it.ID, key: it.Key, lsn: it.LSN, number: it.Number, body: it.Body}
 }
 
-// points yields the documents of a key with the scan's ids, in the order of creation like all others. They must be
-// looked up before they can be sorted, so if there are many, their bodies are read a second time. Documents up to a number
-// are left out: an earlier page has counted them.
+// points yields the documents of a key with the scan's ids, in the order of creation like all others. Documents up to a
+// number are left out, because an earlier page has counted them. They must be looked up before they can be sorted, so
+// if there are many, their bodies are read a second time.
 func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		var found []document
