@@ -189,21 +189,6 @@ func TestQueryPagesCutTheRowsOfADocument(t *testing.T) {
 	}
 }
 
-func TestItemsThatAreLookedUpArePagedInTheOrderOfTheirWrites(t *testing.T) {
-	w, cont := newContainer(t, Options{})
-	upsert(t, cont, "p/d", "p/b", "p/c", "p/a", "p/e")
-	headers := across("x-ms-documentdb-partitionkey", `["p"]`, "x-ms-max-item-count", "2")
-	const query = "SELECT * FROM c WHERE c.id IN ('a', 'b', 'c', 'd')"
-	if got := w.pages(t, "POST", headers, query); got != "d b|c a" {
-		t.Errorf("pages are %s", got)
-	}
-	// The second page counts its own items only.
-	headers["x-ms-continuation"] = w.ask(t, headers, query).header.Get("x-ms-continuation")
-	if n := w.ask(t, headers, query).read(t); n != 2 {
-		t.Errorf("the second page has read %d items, want 2", n)
-	}
-}
-
 func TestQueryPagesEndAtFourMegabytes(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	for i := range 9 {
